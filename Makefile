@@ -1,0 +1,53 @@
+# Shoal: `make train` does the main job, `make test` passes the tests.
+# Needs only Python (3.11 to 3.13), make and git; everything else lands in .venv, pinned.
+
+PYTHON ?= python3
+# Passed on to pytest, as in: make test ARGS="-k seeds -x"
+ARGS ?=
+
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help train test test-slow lint format bench docs clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+train: $(READY) ## a short vectorised run on each backend, with a throughput summary
+	@$(BIN)/python scripts/throughput.py
+
+test: $(READY) ## the tests, except the slow ones
+	@$(BIN)/python -m pytest -q -m "not slow" $(ARGS)
+
+test-slow: $(READY) ## the tests marked slow
+	@$(BIN)/python -m pytest -q -m slow -o timeout=600 -o faulthandler_timeout=660 $(ARGS)
+
+lint: $(READY) ## style, types, and who imports whom
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+
+format: $(READY) ## put the code in the shape that lint asks for
+	@$(BIN)/ruff check -q --fix-only .
+	@$(BIN)/ruff format -q .
+
+bench: $(READY) ## Shoal and its rivals on the same workloads
+	@$(BIN)/python -m benchmarks.run
+
+docs: $(READY) ## the documentation, into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+clean: ## remove everything that make made
+	@rm -rf .venv site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Touched last, so that an interrupted installation is taken up again.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("Shoal needs Python 3.11 to 3.13; $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12")'
+	@echo "installing into .venv (about a minute, once)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@

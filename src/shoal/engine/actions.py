@@ -1,0 +1,149 @@
+"""Actions on their way into the rows: counted, cast where nothing is lost, checked for range.
+
+Parts of actions that have no row, and whole actions that do not fit theirs, go as objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space, iterate
+
+from shoal.engine.rows import Rows
+from shoal.errors import ContractError, shown
+from shoal.layout import Array, Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """An action that goes to its environment as it is."""
+
+    action: Any
+
+
+class ActionWriter:
+    """Writes a batch of actions (as `action_space.sample()` gives one) into the action rows."""
+
+    def __init__(self, rows: Rows, *, strict: bool) -> None:
+        self._layout, self._arrays = rows.shape.action, rows.actions
+        self._num_envs, self._strict = rows.shape.num_envs, strict
+        self._ranges = {
+            k: limits
+            for k, leaf in enumerate(self._layout.arrays)
+            if strict and (limits := _limits(leaf)) is not None
+        }
+
+    def write(
+        self, env_ids: Sequence[int] | None, actions: Any, ignored: Array
+    ) -> dict[int, Any] | None:
+        """Write one action per environment; what has no row is returned, by env id.
+
+        `ignored` marks environments whose action does not count because their next step resets.
+        Where not strict, actions of another dtype or shape than their space's are handed to the
+        environments untouched (as `Loose`), which is what Gymnasium does.
+        """
+        if not self._strict and not self._fits(actions):
+            batched = batch_space(self._layout.space, self._num_envs)
+            return {k: Loose(action) for k, action in enumerate(iterate(batched, actions))}
+        layout = self._layout
+        count = self._num_envs if env_ids is None else len(env_ids)
+        parts = layout.take_apart(actions, "actions")
+        arrays = [p for leaf, p in zip(layout.leaves, parts, strict=True) if leaf.is_array]
+        fitted = [_fit(leaf, p, count) for leaf, p in zip(layout.arrays, arrays, strict=True)]
+        for k, limits in self._ranges.items():
+            self._check_range(k, fitted[k], limits, env_ids, ignored)
+        where: Any = slice(None) if env_ids is None else env_ids
+        for row, array in zip(self._arrays, fitted, strict=True):
+            row[where] = array
+        if not layout.has_objects:
+            return None
+        objects = [
+            _counted(leaf, p, count)
+            for leaf, p in zip(layout.leaves, parts, strict=True)
+            if not leaf.is_array
+        ]
+        ids = range(count) if env_ids is None else env_ids
+        return dict(zip(ids, zip(*objects, strict=True), strict=True))
+
+    def _fits(self, actions: Any) -> bool:
+        if self._layout.has_objects:
+            return True
+        try:
+            parts = self._layout.take_apart(actions)
+        except ContractError:
+            return False
+        return all(
+            isinstance(part, np.ndarray)
+            and part.dtype == leaf.dtype
+            and part.shape == (self._num_envs, *leaf.shape)
+            for leaf, part in zip(self._layout.leaves, parts, strict=True)
+        )
+
+    def _check_range(
+        self,
+        k: int,
+        array: Array,
+        limits: tuple[Any, Any],
+        env_ids: Sequence[int] | None,
+        ignored: Array,
+    ) -> None:
+        low, high = limits
+        if ((array >= low) & (array <= high)).all():
+            return
+        leaf = self._layout.arrays[k]
+        for position, value in enumerate(array):
+            env_id = position if env_ids is None else env_ids[position]
+            if not ignored[env_id] and not ((value >= low) & (value <= high)).all():
+                raise ContractError(
+                    f"{leaf.name('action')} of env {env_id} is {shown(value.tolist())}, outside its "
+                    f"space {leaf.space}."
+                )
+
+
+def _limits(leaf: Leaf) -> tuple[Any, Any] | None:
+    """Lowest and highest value of a discrete leaf; None for Box, whose bounds are not enforced."""
+    space = leaf.space
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return (0, 1) if isinstance(space, spaces.MultiBinary) else None
+
+
+def _fit(leaf: Leaf, part: Any, count: int) -> Array:
+    """A batch of one leaf as an array `[count, ...]` that casts into the rows without loss."""
+    array = np.asarray(part)
+    if array.dtype == leaf.dtype and array.shape == (count, *leaf.shape):
+        return array
+    name = leaf.name("actions")
+    if array.ndim == 0:
+        raise ContractError(
+            f"{name} is {shown(part)}; expected one action for each of {count} environments."
+        )
+    if len(array) != count:
+        raise ContractError(
+            f"{name} holds {len(array)} actions; expected {count}, one per environment."
+        )
+    if array.shape[1:] != leaf.shape:
+        raise ContractError(
+            f"{name} has shape {array.shape}; expected {(count, *leaf.shape)} of {leaf.space}."
+        )
+    if array.dtype != leaf.dtype and not np.can_cast(array.dtype, leaf.dtype, "same_kind"):
+        if array.dtype.kind not in "biuf" or not (array.astype(leaf.dtype) == array).all():
+            raise ContractError(
+                f"{name} has dtype {array.dtype}, which {leaf.dtype} of {leaf.space} cannot hold "
+                f"without loss: got {shown(array)}."
+            )
+    return array
+
+
+def _counted(leaf: Leaf, part: Any, count: int) -> Sequence[Any]:
+    if not isinstance(part, (tuple, list, np.ndarray)) or len(part) != count:
+        raise ContractError(
+            f"{leaf.name('actions')} is {shown(part)}; expected {count} values, one per environment."
+        )
+    return list(part)

@@ -1,0 +1,88 @@
+"""Backends: where workers run and how commands reach them. Nothing else differs between them.
+
+A backend starts workers and makes the rows; a worker here is the caller's end of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gymnasium.vector import AutoresetMode
+
+from shoal.engine.rows import Rows, RowShape
+from shoal.engine.worker import Built, Command, Factory, Failure, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What every worker of a pool must know."""
+
+    autoreset: AutoresetMode
+    check_finite: bool = False
+    start_timeout_s: float = 120.0
+    step_timeout_s: float | None = None
+    start_method: str | None = None
+    preload: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which environments a worker is to build: `count` of them, numbered from `first_id` on.
+
+    There is one factory for each, or a single one for all.
+    """
+
+    worker: int
+    first_id: int
+    count: int
+    factories: Sequence[Factory]
+
+
+class Worker(Protocol):
+    """The caller's end of a worker. Between `put` and `take` it is busy; one command at a time."""
+
+    pid: int | None
+
+    def built(self) -> Built:
+        """Wait until its environments are made; raises what a constructor raised."""
+
+    def attach(self, rows: Rows) -> None:
+        """Give it its rows; `put` is possible from here on."""
+
+    def put(self, command: Command) -> None:
+        """Hand over a command and return."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it has answered, waiting at most so long; raises where it never will."""
+
+    def take(self) -> Reply | None:
+        """The answer, once `wait` said there is one."""
+
+    def busy_ns(self) -> int:
+        """How long it has been executing commands, in all."""
+
+    def local_envs(self) -> list[Any]:
+        """The environments themselves, where they can be reached from here."""
+
+    def close(self, deadline: float) -> list[Failure]:
+        """Run every `env.close()` and end, by force after `deadline` (time.monotonic)."""
+
+
+class Backend(Protocol):
+    """Where workers run."""
+
+    name: str
+
+    def start(self, assignments: Sequence[Assignment]) -> Sequence[Worker]:
+        """Start one worker per assignment; they build their environments side by side."""
+
+    def make_rows(self, shape: RowShape) -> Rows:
+        """Memory that the caller and all workers see."""
+
+    def listen(self, timeout_s: float) -> None:
+        """Return when some worker has answered since the last look, or after so long."""
+
+    def close(self) -> None:
+        """Let go of everything that does not belong to a single worker."""

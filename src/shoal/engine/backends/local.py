@@ -1,0 +1,40 @@
+"""What the backends inside this process share: building here, and replies made one's own."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from shoal.engine.backends import Assignment
+from shoal.engine.infos import OddInfo
+from shoal.engine.worker import Reply, Share, build, failure_of
+
+
+def build_here(assignment: Assignment, catch: type[BaseException]) -> Share:
+    """A share built in this process; a constructor's exception as the error for it."""
+    try:
+        return build(assignment.factories, assignment.first_id, assignment.count, catch)
+    except Exception as error:
+        raised = failure_of(error).as_error(assignment.worker, None)
+        if raised is error:
+            raise
+        raise raised from error
+
+
+def own(reply: Reply) -> Reply:
+    """The reply with infos and objects copied, so that an environment's later changes stay away.
+
+    Results of `call` are handed over as they are: who calls into the same process may well want
+    the very object.
+    """
+    reply.odd_infos = [OddInfo(i, path, _copy(value)) for i, path, value in reply.odd_infos]
+    reply.objects = {env_id: _copy(parts) for env_id, parts in reply.objects.items()}
+    reply.final_objects = {env_id: _copy(parts) for env_id, parts in reply.final_objects.items()}
+    return reply
+
+
+def _copy(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value  # a lock, a module, a generator: nothing that could be copied

@@ -1,0 +1,350 @@
+"""Cells: environments in their rows. Where an episode ends, and what then, is written here only.
+
+A cell owns one environment (`Cell`) or one vector environment of several rows (`BatchedCell`). It
+writes observations and infos into its rows and returns rewards and flags to the worker, which
+writes those once per batch. What the three modes do at an episode's end:
+
+    next_step   report the last observation; the step after resets, whatever its action
+    same_step   keep the last observation in its own row, reset at once, report the new one
+    disabled    report the last observation; stepping again before a reset is an error
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from shoal.engine.infos import InfoWriter
+from shoal.engine.rows import Rows
+from shoal.errors import ConfigError, ContractError, shown
+from shoal.layout import Array, Layout, Note, Writer
+from shoal.seeding import Seed
+
+log = logging.getLogger("shoal")
+
+Outcome = tuple[float, bool, bool]
+"""Reward, terminated, truncated."""
+
+
+class ResetArgs(NamedTuple):
+    """How to reset one environment."""
+
+    seed: Seed = None
+    options: dict[str, Any] | None = None
+
+
+class Desk(NamedTuple):
+    """What cells write to: the rows of the pool and the infos and notes of this worker."""
+
+    rows: Rows
+    infos: InfoWriter
+    note: Note
+    mode: AutoresetMode
+    check_finite: bool
+    final_scalars: dict[int, Any]
+    """Last observations that are plain numbers, as they came: a row would change their type."""
+
+
+class Cell:
+    """One environment in its row."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], env_id: int) -> None:
+        self.env = env
+        self.env_ids = (env_id,)
+        self.over = False
+        self.episode, self.length, self.episode_return = 0, 0, 0.0
+        self.seed: Seed = None
+        self.next_reset: ResetArgs | None = None
+        self.objects: dict[int, tuple[Any, ...]] = {}
+        """Parts of the observation that have no row, by env id, until the worker sends them."""
+        self.final_objects: dict[int, tuple[Any, ...]] = {}
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any]:
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any]:
+        return self.env.action_space
+
+    def attach(self, desk: Desk) -> None:
+        """Take a place at the rows; before that the environment is built but mute."""
+        env_id = self.env_ids[0]
+        self._desk, self._id = desk, env_id
+        self._step, self._put_info = self.env.step, desk.infos.put
+        layout = desk.rows.shape.observation
+        self._has_objects = layout.has_objects
+        self._writers = [
+            _row_writer(desk, layout, arrays, env_id) for arrays in desk.rows.observations
+        ]
+        self._writes = [writer.write for writer in self._writers]
+        if desk.rows.shape.keeps_finals:
+            self._final_writer = _row_writer(desk, layout, desk.rows.finals, env_id)
+
+    def reset(self, slot: int, args: Sequence[ResetArgs]) -> None:
+        """Reset because the caller says so; forgets what was planned for the next reset."""
+        self.next_reset = None
+        self._begin(slot, args[0])
+
+    def step(self, slot: int, action: Any) -> Outcome:
+        """Step, or do what this mode does after an episode's end."""
+        if self.over:
+            return self._after_end(slot)
+        observation, reward, terminated, truncated, info = self._step(action)
+        if type(reward) is not float:
+            reward = _number(reward)
+        self.episode_return += reward
+        self.length += 1
+        if terminated or truncated:
+            self._end(slot, observation, info)
+        else:
+            self._writes[slot](observation)
+            if self._has_objects:
+                self.objects[self._id] = self._writers[slot].objects
+            if info:
+                self._put_info(self._id, info)
+        return reward, terminated, truncated
+
+    def _end(self, slot: int, observation: Any, info: dict[str, Any]) -> None:
+        rows = self._desk.rows
+        rows.episode_returns[self._id] = self.episode_return
+        rows.episode_lengths[self._id] = self.length
+        if self._desk.mode is not AutoresetMode.SAME_STEP:
+            self._report(slot, observation, info)
+            self.over = True
+            return
+        # Before the reset: the environment may hand out the same buffer again.
+        self._final_writer.write(observation)
+        if self._has_objects:
+            self.final_objects[self._id] = self._final_writer.objects
+        if isinstance(observation, int | float | np.generic):
+            self._desk.final_scalars[self._id] = observation
+        self._put_info(self._id, {"final_info": info})
+        self._begin(slot, None)
+
+    def _after_end(self, slot: int) -> Outcome:
+        if self._desk.mode is AutoresetMode.DISABLED:
+            raise ContractError(
+                "the episode is over and autoreset is disabled. Reset it first, for example with "
+                'reset(options={"reset_mask": terminations | truncations}).'
+            )
+        self._begin(slot, None)
+        return 0.0, False, False
+
+    def _begin(self, slot: int, args: ResetArgs | None) -> None:
+        """Start an episode: as the caller says, as planned, or (None) as the env likes."""
+        if args is None and self.next_reset is not None:
+            args, self.next_reset = self.next_reset, None
+        if args is None:
+            observation, info = self.env.reset()
+        else:
+            self.seed = args.seed if args.seed is not None else self.seed
+            observation, info = self.env.reset(seed=args.seed, options=args.options)
+        self.over = False
+        self.episode, self.length, self.episode_return = self.episode + 1, 0, 0.0
+        self._report(slot, observation, info)
+
+    def _report(self, slot: int, observation: Any, info: dict[str, Any]) -> None:
+        self._writes[slot](observation)
+        if self._has_objects:
+            self.objects[self._id] = self._writers[slot].objects
+        if info:
+            self._put_info(self._id, info)
+
+    def plan_reset(self, env_id: int, args: ResetArgs) -> None:
+        """What the next automatic reset uses, once."""
+        self.next_reset = args
+
+    def call(self, env_id: int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method of the environment or any wrapper around it, or read an attribute."""
+        value = getattr(self.env, "get_wrapper_attr", self.env.__getattribute__)(name)
+        return value(*args, **kwargs) if callable(value) else value
+
+    def set_attr(self, env_id: int, name: str, value: Any) -> None:
+        """Set an attribute where it is, or else on the outermost wrapper."""
+        if hasattr(self.env, "set_wrapper_attr"):
+            self.env.set_wrapper_attr(name, value)
+        else:
+            setattr(self.env, name, value)
+
+
+class BatchedCell:
+    """A vector environment in its rows: it counts as `num_envs` environments that step together.
+
+    Its own autoreset does the resetting, so its mode must be the pool's.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], first_id: int) -> None:
+        self.env = env
+        self.env_ids = tuple(range(first_id, first_id + env.num_envs))
+        self.seed: Seed = None
+        self.episode = 0
+        self._over = np.zeros(env.num_envs, dtype=np.bool_)
+        self._returns = np.zeros(env.num_envs, dtype=np.float64)
+        self._lengths = np.zeros(env.num_envs, dtype=np.int64)
+        self.objects: dict[int, tuple[Any, ...]] = {}
+        self.final_objects: dict[int, tuple[Any, ...]] = {}
+
+    @property
+    def observation_space(self) -> gymnasium.Space[Any]:
+        return self.env.single_observation_space
+
+    @property
+    def action_space(self) -> gymnasium.Space[Any]:
+        return self.env.single_action_space
+
+    @property
+    def length(self) -> int:
+        return int(self._lengths.max(initial=0))
+
+    def attach(self, desk: Desk) -> None:
+        self._desk = desk
+        mode = self.env.metadata.get("autoreset_mode")
+        if mode != desk.mode:
+            raise ConfigError(
+                f"the vector environment inside the worker resets in mode {mode}, but this pool "
+                f"was asked for {desk.mode.value}. Build it with the same autoreset mode, or pass "
+                "its mode as `autoreset`."
+            )
+        layout = desk.rows.shape.observation
+        self._writers = [
+            [_row_writer(desk, layout, arrays, env_id) for env_id in self.env_ids]
+            for arrays in desk.rows.observations
+        ]
+        if desk.rows.shape.keeps_finals:
+            finals = desk.rows.finals
+            self._finals = [_row_writer(desk, layout, finals, i) for i in self.env_ids]
+
+    def reset(self, slot: int, args: Sequence[ResetArgs | None]) -> None:
+        """Reset all rows, or, where some have None, the others through Gymnasium's mask."""
+        chosen = [one for one in args if one is not None]
+        options = chosen[0].options
+        if any(one.options != options for one in chosen):
+            raise ContractError(
+                "environments of one batched environment were given differing options; "
+                "give all of them the same."
+            )
+        mask = np.array([one is not None for one in args], dtype=np.bool_)
+        if not mask.all():
+            options = {**(options or {}), "reset_mask": mask}
+        self.seed = chosen[0].seed
+        observations, infos = self.env.reset(seed=_joint_seed(args), options=options)
+        self._over[mask], self._returns[mask], self._lengths[mask] = False, 0.0, 0
+        self.episode += 1
+        self._report(slot, observations, infos, np.flatnonzero(mask))
+
+    def step(self, slot: int, actions: Any) -> list[Outcome]:
+        """Step all rows together."""
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        rewards = np.asarray(rewards, dtype=np.float64)
+        done = np.asarray(terminated, dtype=np.bool_) | np.asarray(truncated, dtype=np.bool_)
+        real = ~self._over if self._desk.mode is AutoresetMode.NEXT_STEP else np.ones_like(done)
+        self._returns += np.where(real, rewards, 0.0)
+        self._lengths += real
+        infos = dict(infos)
+        finals, _ = infos.pop("final_obs", None), infos.pop("_final_obs", None)
+        self._end(np.flatnonzero(done), finals)
+        if self._desk.mode is not AutoresetMode.SAME_STEP:
+            self._over = done
+        self._report(slot, observations, infos, range(len(done)))
+        return list(
+            zip(
+                rewards.tolist(),
+                np.asarray(terminated).tolist(),
+                np.asarray(truncated).tolist(),
+                strict=True,
+            )
+        )
+
+    def _end(self, ended: Array, finals: Any) -> None:
+        rows = self._desk.rows
+        for k in ended:
+            env_id = self.env_ids[k]
+            rows.episode_returns[env_id], rows.episode_lengths[env_id] = (
+                self._returns[k],
+                self._lengths[k],
+            )
+            if self._desk.mode is AutoresetMode.SAME_STEP:
+                if finals is None:
+                    raise ContractError("an episode ended without `final_obs` in the infos.")
+                self._finals[k].write(finals[k])
+                self.final_objects[env_id] = self._finals[k].objects
+        self._returns[ended], self._lengths[ended] = 0.0, 0
+
+    def _report(
+        self, slot: int, observations: Any, infos: dict[str, Any], rows: Sequence[int] | Array
+    ) -> None:
+        layout = self._desk.rows.shape.observation
+        parts = layout.take_apart(observations)
+        for k in rows:
+            writer, env_id = self._writers[slot][k], self.env_ids[k]
+            writer.write(layout.assemble([part[k] for part in parts]))
+            if layout.has_objects:
+                self.objects[env_id] = writer.objects
+        for k, info in enumerate(_split_infos(infos, len(self.env_ids))):
+            if info:
+                self._desk.infos.put(self.env_ids[k], info)
+
+    def plan_reset(self, env_id: int, args: ResetArgs) -> None:
+        raise ContractError(
+            "set_next_reset is not possible inside a vector environment, which resets by itself."
+        )
+
+    def call(self, env_id: int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One sub-environment's share of a call to all of them."""
+        if name == "render":
+            frames = self.env.render()
+            return None if frames is None else frames[env_id - self.env_ids[0]]
+        if hasattr(self.env, "call"):
+            return self.env.call(name, *args, **kwargs)[env_id - self.env_ids[0]]
+        value = getattr(self.env, name)
+        return value(*args, **kwargs) if callable(value) else value
+
+    def set_attr(self, env_id: int, name: str, value: Any) -> None:
+        if not hasattr(self.env, "get_attr"):
+            setattr(self.env, name, value)
+            return
+        values = list(self.env.get_attr(name))
+        values[env_id - self.env_ids[0]] = value
+        self.env.set_attr(name, values)  # type: ignore[attr-defined]
+
+
+def _row_writer(desk: Desk, layout: Layout, arrays: Sequence[Array], env_id: int) -> Writer:
+    row = [array[env_id : env_id + 1].reshape(array.shape[1:]) for array in arrays]
+    return Writer(layout, row, note=desk.note, check_finite=desk.check_finite)
+
+
+def _number(reward: Any) -> float:
+    """A reward as a float; arrays of one element are accepted, as Gymnasium's plain loop does."""
+    array = np.asarray(reward)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise ContractError(f"the reward is {shown(reward)}; expected one real number.")
+    return float(array.reshape(())[()])
+
+
+def _joint_seed(args: Sequence[ResetArgs | None]) -> Any:
+    """One seed for a vector environment: its first where they count up, else the list."""
+    seeds = [None if one is None else one.seed for one in args]
+    first = seeds[0]
+    if first is None:
+        return None if all(seed is None for seed in seeds) else seeds
+    counting = [first + k for k in range(len(seeds))]
+    return first if seeds == counting else seeds
+
+
+def _split_infos(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """Gymnasium's batched infos, taken apart into one dict per environment."""
+    split: list[dict[str, Any]] = [{} for _ in range(count)]
+    for key, values in infos.items():
+        mask = infos.get(f"_{key}")
+        if mask is None:
+            continue
+        inner = _split_infos(values, count) if isinstance(values, dict) else values
+        for k in np.flatnonzero(mask):
+            split[k][key] = inner[k]
+    return split

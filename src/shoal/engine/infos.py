@@ -1,0 +1,228 @@
+"""Infos as typed columns: numbers and arrays are written in place, the rest travels beside.
+
+A worker that meets an info entry for the first time sends it along as it is ("odd"); the caller
+gives a numeric one a column and tells the workers with their next command, and from then on the
+entry costs a store. What the user sees is Gymnasium's `key` / `_key` dictionaries either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from shoal.engine.rows import CACHE_LINE_BYTES, INFO_COLUMNS, Rows
+from shoal.layout import Array
+
+Path = tuple[Any, ...]
+
+
+class ColumnSpec(NamedTuple):
+    """What a column holds: values of exactly `kind` under `path` (a dict has a mask only)."""
+
+    path: Path
+    kind: type
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class OddInfo(NamedTuple):
+    """An info entry that has no column (yet)."""
+
+    env_id: int
+    path: Path
+    value: Any
+
+
+class Column:
+    """One info entry of all environments: values and who has one."""
+
+    __slots__ = ("children", "kind", "path", "present", "shape", "spec", "values")
+
+    def __init__(self, spec: ColumnSpec, present: Array, values: Array) -> None:
+        self.spec, self.path, self.kind, self.shape = spec, spec.path, spec.kind, spec.shape
+        self.present, self.values = present, values
+        self.children: dict[Any, Column] = {}
+
+
+class Columns:
+    """The columns of a pool; adding equal specs in equal order gives equal columns everywhere."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.all: list[Column] = []
+        self.top: dict[Any, Column] = {}
+        self.num_envs = rows.shape.num_envs
+        self._present, self._bytes, self._used = rows.info_present, rows.info_bytes, 0
+
+    def add(self, spec: ColumnSpec) -> bool:
+        """Make a column; False where there is no room (the entry then stays odd)."""
+        dtype, shape = np.dtype(spec.dtype), (self.num_envs, *spec.shape)
+        nbytes = int(np.prod(shape)) * dtype.itemsize if spec.kind is not dict else 0
+        if len(self.all) == INFO_COLUMNS or self._used + nbytes > len(self._bytes):
+            return False
+        values = self._bytes[self._used : self._used + nbytes].view(dtype)
+        values = values.reshape(shape) if nbytes else values
+        self._used += -(-nbytes // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
+        column = Column(spec, self._present[len(self.all)], values)
+        self.siblings(spec.path)[spec.path[-1]] = column
+        self.all.append(column)
+        return True
+
+    def siblings(self, path: Path) -> dict[Any, Column]:
+        """The columns on the level of `path`, by their last key."""
+        level = self.top
+        for key in path[:-1]:
+            level = level[key].children
+        return level
+
+
+class InfoWriter:
+    """The worker's side: puts the infos of single environments into columns."""
+
+    def __init__(self, columns: Columns, first_id: int, count: int) -> None:
+        self.columns = columns
+        self.odd: list[OddInfo] = []
+        self._present = columns._present[:, first_id : first_id + count]
+        self._first_id, self._dirty = first_id, False
+
+    def clear(self, env_ids: Sequence[int] | None = None) -> None:
+        """Forget the infos of the step before (of these environments, or of all)."""
+        if not self._dirty:
+            return
+        used = self._present[: len(self.columns.all)]
+        if env_ids is None:
+            used[...] = False
+            self._dirty = False
+        else:
+            used[:, [env_id - self._first_id for env_id in env_ids]] = False
+
+    def put(self, env_id: int, info: dict[Any, Any]) -> None:
+        """Record the (non-empty) info of one environment."""
+        self._dirty = True
+        self._put(env_id, info, self.columns.top, ())
+
+    def _put(self, env_id: int, info: dict[Any, Any], level: dict[Any, Column], at: Path) -> None:
+        for key, value in info.items():
+            column = level.get(key)
+            if column is None or type(value) is not column.kind:
+                self.odd.append(OddInfo(env_id, (*at, key), value))
+            elif column.kind is dict:
+                column.present[env_id] = True
+                self._put(env_id, value, column.children, column.path)
+            elif column.kind is np.ndarray and (
+                value.shape != column.shape or value.dtype != column.values.dtype
+            ):
+                self.odd.append(OddInfo(env_id, (*at, key), value))
+            else:
+                column.values[env_id] = value
+                column.present[env_id] = True
+
+
+class InfoReader:
+    """The caller's side: Gymnasium's batched infos, and columns for what is new."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+
+    def collect(self, env_ids: Sequence[int] | None, odd: Sequence[OddInfo]) -> dict[str, Any]:
+        """The infos of these environments (None: of all), row k being the k-th of them."""
+        infos: dict[str, Any] = {}
+        if not self.columns.all and not odd:
+            return infos
+        ids = slice(None) if env_ids is None else env_ids
+        count = self.columns.num_envs if env_ids is None else len(env_ids)
+        used = self.columns._present[: len(self.columns.all), ids]
+        for index in np.flatnonzero(used.any(axis=1)):
+            column = self.columns.all[index]
+            self._add_column(infos, column, used[index].copy(), ids)
+        if odd:
+            self._add_odd(infos, odd, env_ids, count)
+        return infos
+
+    def _add_column(self, infos: dict[str, Any], column: Column, mask: Array, ids: Any) -> None:
+        for key in column.path[:-1]:
+            infos = infos[key]
+        key = column.path[-1]
+        if column.kind is dict:
+            infos[key] = {}
+        else:
+            values = column.values[ids].copy()
+            if not mask.all():
+                values[~mask] = 0
+            infos[key] = values
+        infos[f"_{key}"] = mask
+
+    def _add_odd(
+        self,
+        infos: dict[str, Any],
+        odd: Sequence[OddInfo],
+        env_ids: Sequence[int] | None,
+        count: int,
+    ) -> None:
+        position = {
+            env_id: k for k, env_id in enumerate(env_ids if env_ids is not None else range(count))
+        }
+        by_path: dict[Path, dict[int, Any]] = {}
+        for env_id, path, value in odd:
+            by_path.setdefault(path, {})[position[env_id]] = value
+        gatherer = VectorEnv[Any, Any, Any]()
+        gatherer.num_envs = count
+        for path, values in by_path.items():
+            _merge(gatherer, infos, path, values)
+
+    def discover(self, odd: Iterable[OddInfo]) -> list[ColumnSpec]:
+        """Give columns to what can have one; returns the new ones, for the workers."""
+        found: list[ColumnSpec] = []
+        for _, path, value in odd:
+            self._discover(path, value, found)
+        return found
+
+    def _discover(self, path: Path, value: Any, found: list[ColumnSpec]) -> None:
+        if path[-1] in self.columns.siblings(path):
+            return
+        spec = _spec_for(path, value)
+        if spec is None or not self.columns.add(spec):
+            return
+        found.append(spec)
+        if spec.kind is dict:
+            for key, inner in value.items():
+                self._discover((*path, key), inner, found)
+
+
+def _spec_for(path: Path, value: Any) -> ColumnSpec | None:
+    kind = type(value)
+    if kind is dict:
+        return ColumnSpec(path, dict, "u1", ())
+    if kind is np.ndarray and value.dtype.kind in "biufc":
+        return ColumnSpec(path, kind, value.dtype.str, value.shape)
+    if kind in (int, float, bool) or issubclass(kind, np.number):
+        return ColumnSpec(path, kind, np.dtype(kind).str, ())
+    return None
+
+
+def _merge(
+    gatherer: VectorEnv[Any, Any, Any], infos: dict[str, Any], path: Path, values: dict[int, Any]
+) -> None:
+    """Add odd values under `path` as Gymnasium would: the first environment decides the type."""
+    for outer in path[:-1]:
+        infos = infos[outer]
+    key = path[-1]
+    if key in infos and not isinstance(infos[key], dict):
+        mask, column = infos.pop(f"_{key}"), infos.pop(key)
+        values = {int(k): column[k] for k in np.flatnonzero(mask)} | values
+    for k in sorted(values):
+        try:
+            gatherer._add_info(infos, {key: values[k]}, k)
+        except (ValueError, TypeError, OverflowError):
+            _add_as_objects(infos, key, values, gatherer.num_envs)
+            return
+
+
+def _add_as_objects(infos: dict[str, Any], key: Any, values: dict[int, Any], count: int) -> None:
+    """Where Gymnasium's batching fails (arrays of differing shapes): one object per environment."""
+    infos[key] = np.full(count, None, dtype=object)
+    infos[f"_{key}"] = np.zeros(count, dtype=np.bool_)
+    for k, value in values.items():
+        infos[key][k], infos[f"_{key}"][k] = value, True

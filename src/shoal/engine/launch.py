@@ -1,0 +1,74 @@
+"""How a process becomes a worker, and how one that ended is described. The worker's own side.
+
+Before any of the user's code runs, a worker stands in a process group of its own (so that its
+children go with it), dies with its parent, leaves Ctrl-C to the caller and has one thread per
+numeric library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+from dataclasses import dataclass
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
+"""Set in the environment that workers start with, never in the caller's."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What a worker process is given to start with: its number and its open descriptors."""
+
+    number: int
+    parent_pid: int
+    channel_fd: int
+    memory_fd: int
+    store_fd: int
+    output_fds: tuple[int, int] | None = None
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        return (self.channel_fd, self.memory_fd, self.store_fd)
+
+
+def become_worker(outfit: Outfit) -> None:
+    """Turn this fresh process into a worker."""
+    os.setpgid(0, 0)
+    die_with_parent(outfit.parent_pid)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    if outfit.output_fds is not None:
+        for target, source in enumerate(outfit.output_fds, start=1):
+            os.dup2(source, target)
+            os.close(source)
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(line_buffering=True)
+    faulthandler.enable(file=2, all_threads=False)
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Ask the kernel to kill this process when its parent goes (Linux); leave if it has gone."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def describe_exit(status: int | None) -> str:
+    """A wait status in words: which signal, or which exit code."""
+    if status is None:
+        return "ended in an unknown way"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return f"was killed by {name}"
+    return f"exited with code {os.waitstatus_to_exitcode(status)}"

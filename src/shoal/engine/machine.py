@@ -1,0 +1,43 @@
+"""What this machine offers: cores really usable, and which of the system's means are at hand.
+
+`SHOAL_PORTABLE=1` in the environment switches off everything that only Linux has, so that what
+macOS gets can be tested under Linux.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+
+
+def is_portable() -> bool:
+    """Whether to do without memfd, pidfd, fork, and semaphores inside shared memory."""
+    return not sys.platform.startswith("linux") or os.environ.get("SHOAL_PORTABLE", "0") not in (
+        "",
+        "0",
+    )
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: its affinity, and the quota of its control group."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, min(cores, math.ceil(quota)) if quota else cores)
+
+
+def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """The CPU quota in cores, from version 2 (cpu.max) or 1 (cfs) of control groups."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()[:2]
+    except (OSError, ValueError):
+        try:
+            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
+            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    if quota in ("max", "-1") or not quota.isdigit() or int(period) == 0:
+        return None
+    return int(quota) / int(period)

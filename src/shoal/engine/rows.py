@@ -1,0 +1,90 @@
+"""Rows: every array of a pool, carved out of one block of memory, private or shared.
+
+Row *i* of each array belongs to environment *i*; its worker writes it, the caller reads it (for
+actions the other way round). Who may touch a row when is decided by the signals, never by locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.layout import Array, Layout
+
+CACHE_LINE_BYTES = 64
+INFO_COLUMNS = 128
+"""How many info entries get a column; further ones travel beside the rows."""
+INFO_BYTES_PER_ENV = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """All that decides which arrays there are; equal shapes carve equal arrays."""
+
+    num_envs: int
+    slots: int
+    observation: Layout
+    action: Layout
+    keeps_finals: bool
+
+    def entries(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of every array, in the order `Rows` takes them."""
+        batch, ring = (self.num_envs,), (self.slots, self.num_envs)
+        f8, i8, flag = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+        observations = [((*ring, *leaf.shape), leaf.dtype) for leaf in self.observation.arrays]
+        final_rows = batch if self.keeps_finals else (0,)
+        finals = [((*final_rows, *leaf.shape), leaf.dtype) for leaf in self.observation.arrays]
+        actions = [((*batch, *leaf.shape), leaf.dtype) for leaf in self.action.arrays]
+        scalars = [(ring, f8), (ring, flag), (ring, flag), (batch, f8), (batch, i8), (batch, flag)]
+        infos = [
+            ((INFO_COLUMNS, self.num_envs), flag),
+            ((self.num_envs * INFO_BYTES_PER_ENV,), np.dtype(np.uint8)),
+        ]
+        return observations + finals + actions + scalars + infos
+
+    def nbytes(self) -> int:
+        """Bytes that `Rows` needs."""
+        return sum(_padded(shape, dtype) for shape, dtype in self.entries())
+
+
+class Rows:
+    """The arrays of a pool. `buffer` is what they are carved from; None means private memory."""
+
+    def __init__(self, shape: RowShape, buffer: memoryview | None = None) -> None:
+        self.shape = shape
+        carved = iter(carve(shape.entries(), buffer))
+        leaves, num_actions = len(shape.observation.arrays), len(shape.action.arrays)
+        ring = [next(carved) for _ in range(leaves)]
+        self.observations = [[array[slot] for array in ring] for slot in range(shape.slots)]
+        self.finals = [next(carved) for _ in range(leaves)]
+        """The last observation of an ended episode, where the same step already resets."""
+        self.actions = [next(carved) for _ in range(num_actions)]
+        self.rewards, self.terminations, self.truncations = (next(carved) for _ in range(3))
+        self.episode_returns, self.episode_lengths = next(carved), next(carved)
+        """Of the episode that ended last."""
+        self.asked = next(carved)
+        """Which environments a step of only some is for."""
+        self.info_present, self.info_bytes = next(carved), next(carved)
+
+
+def carve(
+    entries: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], buffer: memoryview | None
+) -> list[Array]:
+    """Zeroed arrays, one after another, each on a cache line of its own."""
+    if buffer is None:
+        buffer = memoryview(bytearray(sum(_padded(*entry) for entry in entries) + CACHE_LINE_BYTES))
+    arrays, offset = [], 0
+    for shape, dtype in entries:
+        count = int(np.prod(shape, dtype=np.int64))
+        flat = np.frombuffer(buffer, dtype, count, offset) if count else np.empty(0, dtype)
+        arrays.append(flat.reshape(shape))
+        offset += _padded(shape, dtype)
+    return arrays
+
+
+def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return -(-nbytes // CACHE_LINE_BYTES) * CACHE_LINE_BYTES

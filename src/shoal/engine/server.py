@@ -1,0 +1,336 @@
+"""The process that workers come from, and the caller's handle on it.
+
+    caller ──── control socket ────► server ──fork or spawn──► worker 0, 1, 2, ...
+      ▲   ◄──── started, exited ───    │ ◄─── stdout, stderr ────┘
+      └──────── channel, shared memory (passed through) ─────────┘
+
+The server is a fresh interpreter: it never saw the user's script, has one thread and its own
+environment, and has imported what environments need, so that a worker is a fork away. It passes
+on what workers print, reports how they ended, and when the caller is gone, however it went, it
+takes all workers and their children with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+from shoal.engine.launch import ONE_THREAD, Outfit, become_worker
+from shoal.engine.machine import is_portable
+
+_LINE_LIMIT_BYTES = 1 << 16
+_TAIL_LINES = 20
+_WATCH_PARENT_S = 0.5
+
+
+class Server:
+    """The caller's handle: starts workers and knows how they ended."""
+
+    def __init__(self, preload: Sequence[str], *, fork: bool) -> None:
+        mine, theirs = socket.socketpair()
+        self._socket, self._control = mine, Connection(os.dup(mine.fileno()))
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}; "
+            f"from shoal.engine.server import main; main({theirs.fileno()}, {os.getpid()})"
+        )
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        self._process = subprocess.Popen(
+            [sys.executable, *flags, "-c", code],
+            env=os.environ | ONE_THREAD,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        self._exits: dict[int, tuple[int | None, str]] = {}
+        self._control.send({"preload": list(preload), "fork": fork})
+
+    def start(self, number: int, fds: Sequence[int]) -> tuple[int, int | None]:
+        """Start a worker that inherits these descriptors; its pid and, on Linux, its pidfd."""
+        self._control.send(("start", number))
+        socket.send_fds(self._socket, [b"."], list(fds))
+        kind, *rest = self._receive_until("started")
+        pid, has_pidfd = rest
+        if not has_pidfd:
+            return pid, None
+        return pid, socket.recv_fds(self._socket, 1, 1)[1][0]
+
+    def exit_of(self, pid: int, timeout_s: float = 2.0) -> tuple[int | None, str]:
+        """Wait status and last words (stderr) of a worker that has ended."""
+        deadline = time.monotonic() + timeout_s
+        while pid not in self._exits:
+            try:
+                if not self._control.poll(max(0.0, deadline - time.monotonic())):
+                    return None, ""
+                self._note_exit(self._control.recv())
+            except (EOFError, OSError):
+                return None, ""
+        return self._exits[pid]
+
+    def has_exited(self, pid: int) -> bool:
+        """Whether the end of this worker has been reported."""
+        with contextlib.suppress(EOFError, OSError):
+            while pid not in self._exits and self._control.poll(0):
+                self._note_exit(self._control.recv())
+        return pid in self._exits or self._process.poll() is not None
+
+    def kill(self, pid: int) -> None:
+        """End a worker and its children now."""
+        with contextlib.suppress(OSError):
+            self._control.send(("kill", pid))
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """End the server and with it whatever is left of its workers."""
+        self._control.close()
+        self._socket.close()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _receive_until(self, kind: str) -> Any:
+        while True:
+            try:
+                message = self._control.recv()
+            except (EOFError, OSError) as problem:
+                code = self._process.wait()
+                raise RuntimeError(
+                    f"The process that workers come from ended with code {code}."
+                ) from problem
+            if message[0] == kind:
+                return message
+            self._note_exit(message)
+
+    def _note_exit(self, message: Any) -> None:
+        _, pid, status, tail = message
+        self._exits[pid] = (status, tail)
+
+
+@dataclass
+class _Output:
+    """One stream of one worker, passed on line by line with the worker's number."""
+
+    fd: int
+    target: int
+    prefix: bytes
+    rest: bytes = b""
+    tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))
+
+    def pump(self) -> int | None:
+        """Pass on what is there; how much that was, and None at the end of the stream."""
+        try:
+            data = os.read(self.fd, _LINE_LIMIT_BYTES)
+        except BlockingIOError:
+            return 0
+        if not data:
+            return None
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        if len(self.rest) > _LINE_LIMIT_BYTES:
+            lines, self.rest = [*lines, self.rest], b""
+        self._pass_on(lines)
+        return len(data)
+
+    def finish(self) -> None:
+        """Pass on all that is left and close."""
+        while self.pump():
+            pass
+        if self.rest:
+            self._pass_on([self.rest])
+        os.close(self.fd)
+
+    def _pass_on(self, lines: list[bytes]) -> None:
+        self.tail.extend(lines)
+        text = b"".join(self.prefix + line + b"\n" for line in lines)
+        with contextlib.suppress(OSError):
+            while text:
+                text = text[os.write(self.target, text) :]
+
+
+@dataclass
+class _Child:
+    pid: int
+    outputs: tuple[_Output, _Output]
+
+
+class _Nursery:
+    """The server itself: one thread, one loop over control, output and deaths."""
+
+    def __init__(self, control_fd: int, parent_pid: int) -> None:
+        self._socket = socket.socket(fileno=control_fd)
+        self._control = Connection(os.dup(control_fd))
+        self._parent_pid = parent_pid
+        self._children: dict[int, _Child] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._control, selectors.EVENT_READ, self._obey)
+        self._wake_r, wake_w = os.pipe()
+        for fd in (self._wake_r, wake_w):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._selector.register(self._wake_r, selectors.EVENT_READ, self._bury)
+        self._fork = True
+
+    def run(self) -> None:
+        hello = self._control.recv()
+        for name in hello["preload"]:
+            # What fails here fails again in the worker, where there is someone to tell.
+            with contextlib.suppress(BaseException):
+                importlib.import_module(name)
+        self._fork = hello["fork"] and _thread_count() == 1
+        try:
+            while os.getppid() == self._parent_pid:
+                for key, _ in self._selector.select(_WATCH_PARENT_S):
+                    key.data()
+        except (EOFError, OSError):
+            pass  # the caller has closed the control socket, or is gone
+
+    def _obey(self) -> None:
+        order, argument = self._control.recv()
+        if order == "start":
+            self._start(argument)
+        elif argument in self._children:
+            _kill_group(argument)
+
+    def _start(self, number: int) -> None:
+        _, fds, _, _ = socket.recv_fds(self._socket, 1, 3)
+        pipes = [os.pipe(), os.pipe()]
+        outfit = Outfit(number, os.getpid(), *fds, (pipes[0][1], pipes[1][1]))
+        pid = self._fork_worker(outfit) if self._fork else _spawn_worker(outfit)
+        for fd in (*outfit.fds, *outfit.output_fds):  # type: ignore[misc]
+            os.close(fd)
+        prefix = f"[worker {number}] ".encode()
+        outputs = tuple(_Output(r, target, prefix) for target, (r, _) in enumerate(pipes, start=1))
+        for output in outputs:
+            os.set_blocking(output.fd, False)
+            self._selector.register(output.fd, selectors.EVENT_READ, lambda o=output: self._pump(o))
+        self._children[pid] = _Child(pid, outputs)  # type: ignore[arg-type]
+        pidfd = None if is_portable() else os.pidfd_open(pid)
+        self._control.send(("started", pid, pidfd is not None))
+        if pidfd is not None:
+            socket.send_fds(self._socket, [b"."], [pidfd])
+            os.close(pidfd)
+
+    def _fork_worker(self, outfit: Outfit) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 1
+        try:
+            self._selector.close()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for fd in [self._wake_r, *(o.fd for c in self._children.values() for o in c.outputs)]:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+            self._control.close()
+            self._socket.close()
+            code = run_worker(outfit)
+        finally:
+            os._exit(code)
+
+    def _pump(self, output: _Output) -> None:
+        if output.pump() is None:
+            self._selector.unregister(output.fd)
+
+    def _bury(self) -> None:
+        """Report the children that have ended; their own children end with them."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_r, 4096)
+        for pid in list(self._children):
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                continue
+            _kill_group(pid)
+            _, status = os.waitpid(pid, 0)
+            child = self._children.pop(pid)
+            for output in child.outputs:
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(output.fd)
+                output.finish()
+            tail = b"\n".join(child.outputs[1].tail).decode(errors="replace")
+            self._control.send(("exited", pid, status, tail))
+
+    def end_all(self) -> None:
+        for pid in self._children:
+            _kill_group(pid)
+        for child in self._children.values():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child.pid, 0)
+            for output in child.outputs:
+                output.finish()
+
+
+def main(control_fd: int, parent_pid: int) -> None:
+    """The server's program."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(control_fd, False)
+    nursery = _Nursery(control_fd, parent_pid)
+    try:
+        nursery.run()
+    finally:
+        nursery.end_all()
+
+
+def run_worker(outfit: Outfit) -> int:
+    """A worker's program, whatever started it; the exit code."""
+    become_worker(outfit)
+    from shoal.engine.backends.process import work
+
+    try:
+        work(outfit)
+        return 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+
+
+def _spawn_worker(outfit: Outfit) -> int:
+    """A fresh interpreter, where forking is not possible or not wanted."""
+    assert outfit.output_fds is not None
+    kept = replace(outfit, output_fds=None)
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        "from shoal.engine.server import Outfit, run_worker; "
+        f"sys.exit(run_worker({kept!r}))"
+    )
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    process = subprocess.Popen(
+        [sys.executable, *flags, "-u", "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=outfit.output_fds[0],
+        stderr=outfit.output_fds[1],
+        pass_fds=outfit.fds,
+    )
+    process.returncode = 0  # waited for by _bury, not by its destructor
+    return process.pid
+
+
+def _kill_group(pid: int) -> None:
+    for kill in (os.killpg, os.kill):  # before it stands in its own group there is only the pid
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def _thread_count() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        import threading
+
+        return threading.active_count()

@@ -1,0 +1,501 @@
+"""The worker: one function that executes commands on its share, and the one loop around it.
+
+    caller                                worker
+      │  put(command) ──────────────────►  channel.get()
+      │                                      execute(command, share)
+      │  wait() ◄───────────────────────   channel.answer(reply)
+
+A step usually carries no message either way: its actions, results and infos are in the rows, and
+`answer(None)` says only "done". Whatever else there is to say travels in a `Reply`.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import logging
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import gymnasium
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from shoal.engine.actions import Loose
+from shoal.engine.cells import BatchedCell, Cell, Desk, Outcome, ResetArgs
+from shoal.engine.infos import Columns, ColumnSpec, InfoWriter, OddInfo
+from shoal.engine.rows import Rows
+from shoal.errors import ConfigError, ContractError, EnvRaised, RemoteTraceback, ShoalError, shown
+from shoal.seeding import Seed
+
+Factory = Callable[[], Any]
+
+REFUSED_CALLS = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
+_CALL_DIRECTLY = "Trying to call function `{0}` with `call`, use `{0}` directly instead."
+
+
+@dataclass(slots=True)
+class Step:
+    """Step all environments of the share, or those marked in `rows.asked`."""
+
+    slot: int
+    everyone: bool = True
+    columns: Sequence[ColumnSpec] = ()
+    """New info columns, to be made before anything else."""
+    objects: dict[int, Any] | None = None
+    """Parts of actions that have no row, or `Loose` actions, by env id."""
+
+    @property
+    def is_light(self) -> bool:
+        """Nothing but what fits into a signal."""
+        return not self.columns and self.objects is None
+
+
+@dataclass(slots=True)
+class Reset:
+    """Reset these environments, each with its own seed and options."""
+
+    slot: int
+    args: dict[int, ResetArgs]
+
+
+@dataclass(slots=True)
+class PlanReset:
+    """What the next automatic reset of these environments uses."""
+
+    args: dict[int, ResetArgs]
+
+
+@dataclass(slots=True)
+class Call:
+    """Call a method (or read an attribute) of each of these environments."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    env_ids: Sequence[int]
+
+
+@dataclass(slots=True)
+class SetAttr:
+    """Set an attribute of environments, each to its own value."""
+
+    name: str
+    values: dict[int, Any]
+
+
+Command = Step | Reset | PlanReset | Call | SetAttr
+
+
+@dataclass(slots=True)
+class Failure:
+    """An exception of one environment, ready to travel."""
+
+    env_ids: tuple[int, ...]
+    phase: str
+    error: BaseException | None
+    """None where it could not be pickled."""
+    kind: str
+    text: str
+    trace: str
+    seed: Seed = None
+    episode: int = 0
+    length: int = 0
+    action: str = ""
+
+    def as_error(self, worker: int, pid: int | None) -> ShoalError:
+        """The exception that the caller raises for it, with the original as its cause."""
+        which = f"env {self.env_ids[0]}" if len(self.env_ids) == 1 else f"envs {self.env_ids}"
+        place = f"worker {worker}" + (f", pid {pid}" if pid else "")
+        if isinstance(self.error, ConfigError):
+            return self.error
+        if isinstance(self.error, ContractError):
+            return ContractError(f"{which}, in {self.phase} ({self._when()}{place}): {self.text}")
+        raised = EnvRaised(
+            f"{which} raised {self.kind} in {self.phase} ({self._when()}{place}): {self.text}\n"
+            "Its own traceback follows as the cause.",
+            worker=worker,
+            env_ids=self.env_ids,
+            phase=self.phase,
+            pid=pid,
+        )
+        remote = RemoteTraceback(self.trace)
+        if self.error is not None:
+            if self.error.__traceback__ is None:
+                self.error.__cause__ = remote
+            raised.__cause__ = self.error
+        else:
+            raised.__cause__ = remote
+        return raised
+
+    def _when(self) -> str:
+        parts = [f"episode {self.episode}, step {self.length}"] if self.episode else []
+        parts += [f"seed {self.seed}"] if self.seed is not None else []
+        parts += [f"action {self.action}"] if self.action else []
+        return "".join(f"{part}; " for part in parts)
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a worker has to say beyond its rows."""
+
+    failures: list[Failure] = field(default_factory=list)
+    odd_infos: list[OddInfo] = field(default_factory=list)
+    objects: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    final_objects: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    final_scalars: dict[int, Any] = field(default_factory=dict)
+    results: dict[int, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    logs: list[logging.LogRecord] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What the caller must know of a share before rows can be made."""
+
+    spaces: tuple[tuple[gymnasium.Space[Any], gymnasium.Space[Any]], ...]
+    """Observation and action space, one pair per cell."""
+    widths: tuple[int, ...]
+    metadata: dict[str, Any]
+    render_mode: str | None
+
+
+class Channel(Protocol):
+    """The worker's end: commands come out, replies go in. `get` gives None when all is over."""
+
+    def get(self) -> Command | None: ...
+
+    def answer(self, reply: Reply | None) -> None: ...
+
+
+MARK_ENV, MARK_PHASE, MARK_SINCE_NS = range(3)
+PHASES = ("idle", "construct", "reset", "step", "set_next_reset", "call", "set_attr", "close")
+
+
+def private_mark() -> memoryview:
+    """Where a worker writes down what it is at, if nobody watches it from another process."""
+    return memoryview(array.array("q", [0] * 3))
+
+
+class Share:
+    """The environments of one worker."""
+
+    def __init__(
+        self,
+        cells: list[Cell] | list[BatchedCell],
+        catch: type[BaseException],
+        mark: memoryview,
+        timed: bool = False,
+    ) -> None:
+        self.cells = cells
+        self.mark, self._timed = mark, timed
+        self.env_ids = [env_id for cell in cells for env_id in cell.env_ids]
+        self._catch = (catch, SystemExit)
+        self._cell_of = {env_id: cell for cell in cells for env_id in cell.env_ids}
+        self._reply: Reply | None = None
+        self._noted: set[str] = set()
+        self.busy_ns = 0
+
+    def attach(self, rows: Rows, mode: AutoresetMode, check_finite: bool) -> None:
+        """Give every cell its row. From here on commands can be executed."""
+        self.rows = rows
+        self._first, self._end = self.env_ids[0], self.env_ids[-1] + 1
+        self._infos = InfoWriter(Columns(rows), self._first, len(self.env_ids))
+        self._desk = Desk(rows, self._infos, self._note, mode, check_finite, {})
+        for cell in self.cells:
+            cell.attach(self._desk)
+
+    @property
+    def reply(self) -> Reply:
+        """The reply being filled; made on first use, so that a quiet step makes none."""
+        if self._reply is None:
+            self._reply = Reply()
+        return self._reply
+
+    def take_reply(self) -> Reply | None:
+        """What has gathered since the last command; None if nothing did."""
+        if self._infos.odd:
+            self.reply.odd_infos, self._infos.odd = self._infos.odd, []
+        if self.rows.shape.observation.has_objects:
+            for cell in self.cells:
+                self.reply.objects.update(cell.objects)
+                self.reply.final_objects.update(cell.final_objects)
+                cell.objects, cell.final_objects = {}, {}
+        if self._desk.final_scalars:
+            self.reply.final_scalars.update(self._desk.final_scalars)
+            self._desk.final_scalars.clear()
+        reply, self._reply = self._reply, None
+        return reply
+
+    def step(self, command: Step) -> None:
+        """Step environments and write rewards and flags once for all of them."""
+        for spec in command.columns:
+            self._infos.columns.add(spec)
+        if command.everyone:
+            cells, where = self.cells, slice(self._first, self._end)
+            self._infos.clear()
+        else:
+            cells, where = self._asked_cells()
+            self._infos.clear(where)
+        outcomes = self._step_cells(cells, command, where)
+        rewards, terminations, truncations = zip(*outcomes, strict=True)
+        rows, slot = self.rows, command.slot
+        rows.rewards[slot, where] = rewards
+        rows.terminations[slot, where] = terminations
+        rows.truncations[slot, where] = truncations
+
+    def _step_cells(self, cells: Sequence[Any], command: Step, where: Any) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        if isinstance(self.cells[0], BatchedCell):
+            for cell in cells:
+                outcomes += self._guarded(
+                    cell, "step", cell.step, command.slot, self._joint_action(cell, command)
+                )
+            return outcomes
+        slot, catch, append = command.slot, self._catch, outcomes.append
+        mark, timed = self.mark, self._timed
+        for cell, action in zip(cells, self._actions(command, where), strict=True):
+            mark[MARK_ENV] = cell.env_ids[0]
+            if timed:
+                mark[MARK_SINCE_NS] = time.monotonic_ns()
+            try:
+                append(cell.step(slot, action))
+            except catch as error:
+                self._fail(cell, "step", error, action)
+                append((0.0, False, False))
+        return outcomes
+
+    def _asked_cells(self) -> tuple[list[Any], list[int]]:
+        asked = self.rows.asked[self._first : self._end].nonzero()[0] + self._first
+        env_ids = asked.tolist()
+        cells = dict.fromkeys(self._cell_of[env_id] for env_id in env_ids)
+        return list(cells), env_ids
+
+    def _actions(self, command: Step, where: Any) -> list[Any]:
+        """One action per environment, each its own: nothing the caller may still overwrite."""
+        layout = self.rows.shape.action
+        columns: list[list[Any]] = []
+        env_ids = self.env_ids if command.everyone else where
+        if command.objects and isinstance(command.objects[env_ids[0]], Loose):
+            return [command.objects[env_id].action for env_id in env_ids]
+        arrays, objects = iter(self.rows.actions), 0
+        for leaf in layout.leaves:
+            if not leaf.is_array:
+                assert command.objects is not None
+                columns.append([command.objects[env_id][objects] for env_id in env_ids])
+                objects += 1
+                continue
+            # NumPy scalars and arrays, as Gymnasium's vector environments give them: environments
+            # may use .item() or .dtype, and Discrete.contains is 0.6 us faster on them than on int.
+            columns.append(list(next(arrays)[where].copy()))
+        if layout.is_plain:
+            return columns[0]
+        return [layout.assemble(parts) for parts in zip(*columns, strict=True)]
+
+    def _joint_action(self, cell: BatchedCell, command: Step) -> Any:
+        layout = self.rows.shape.action
+        ids = slice(cell.env_ids[0], cell.env_ids[-1] + 1)
+        arrays, objects, parts = iter(self.rows.actions), 0, []
+        for leaf in layout.leaves:
+            if leaf.is_array:
+                parts.append(next(arrays)[ids].copy())
+            else:
+                assert command.objects is not None
+                values = [command.objects[env_id][objects] for env_id in cell.env_ids]
+                parts.append(layout.batch_objects(leaf, values))
+                objects += 1
+        return layout.assemble(parts)
+
+    def reset(self, command: Reset) -> None:
+        """Reset environments; a row's flags and reward are those of a fresh start."""
+        env_ids = sorted(command.args)
+        self._infos.clear(env_ids)
+        for cell in dict.fromkeys(self._cell_of[env_id] for env_id in env_ids):
+            args = [command.args.get(env_id) for env_id in cell.env_ids]
+            self._guarded(cell, "reset", cell.reset, command.slot, args)
+
+    def plan_reset(self, command: PlanReset) -> None:
+        for env_id, args in command.args.items():
+            cell = self._cell_of[env_id]
+            self._guarded(cell, "set_next_reset", cell.plan_reset, env_id, args)
+
+    def call(self, command: Call) -> None:
+        for env_id in command.env_ids:
+            cell = self._cell_of[env_id]
+            try:
+                if command.name in REFUSED_CALLS:
+                    raise ContractError(_CALL_DIRECTLY.format(command.name))
+                self.reply.results[env_id] = cell.call(
+                    env_id, command.name, command.args, command.kwargs
+                )
+            except self._catch as error:
+                self._fail(cell, "call", error, env_ids=(env_id,))
+
+    def set_attr(self, command: SetAttr) -> None:
+        for env_id, value in command.values.items():
+            cell = self._cell_of[env_id]
+            self._guarded(cell, "set_attr", cell.set_attr, env_id, command.name, value)
+
+    def close(self) -> list[Failure]:
+        """Run every `env.close()`, whatever the others do."""
+        self.mark[MARK_PHASE] = PHASES.index("close")
+        for cell in self.cells:
+            self._guarded(cell, "close", cell.env.close)
+        failures, self._reply = self.reply.failures, None
+        return failures
+
+    def _guarded(self, cell: Any, phase: str, function: Callable[..., Any], *args: Any) -> Any:
+        self.mark[MARK_ENV] = cell.env_ids[0]
+        self.mark[MARK_SINCE_NS] = time.monotonic_ns()
+        try:
+            return function(*args)
+        except self._catch as error:
+            self._fail(cell, phase, error)
+            return [(0.0, False, False)] * len(cell.env_ids)
+
+    def _fail(
+        self,
+        cell: Any,
+        phase: str,
+        error: BaseException,
+        action: Any = None,
+        env_ids: tuple[int, ...] | None = None,
+    ) -> None:
+        failure = failure_of(error, env_ids or cell.env_ids, phase)
+        failure.seed, failure.episode, failure.length = cell.seed, cell.episode, cell.length
+        failure.action = "" if action is None else shown(action)
+        self.reply.failures.append(failure)
+
+    def _note(self, key: str, text: str) -> None:
+        if key not in self._noted:
+            self._noted.add(key)
+            self.reply.notes[key] = text
+
+
+_EXECUTE: dict[type, tuple[int, Callable[[Share, Any], None]]] = {
+    Step: (PHASES.index("step"), Share.step),
+    Reset: (PHASES.index("reset"), Share.reset),
+    PlanReset: (PHASES.index("set_next_reset"), Share.plan_reset),
+    Call: (PHASES.index("call"), Share.call),
+    SetAttr: (PHASES.index("set_attr"), Share.set_attr),
+}
+
+
+def execute(command: Command, share: Share) -> Reply | None:
+    """Carry out one command. What an environment raises does not get out: it is in the reply."""
+    begun = time.perf_counter_ns()
+    share.mark[MARK_PHASE], carry_out = _EXECUTE[type(command)]
+    carry_out(share, command)
+    reply = share.take_reply()
+    share.mark[MARK_PHASE] = 0
+    share.busy_ns += time.perf_counter_ns() - begun
+    return reply
+
+
+def serve(channel: Channel, share: Share) -> None:
+    """Execute commands until there are no more."""
+    while (command := channel.get()) is not None:
+        channel.answer(execute(command, share))
+
+
+def build(
+    factories: Sequence[Factory],
+    first_id: int,
+    count: int,
+    catch: type[BaseException],
+    mark: memoryview | None = None,
+    timed: bool = False,
+) -> Share:
+    """Make the `count` environments of a share, from one factory for each or one for all.
+
+    What a factory raises gets out, with the number of its environment as `env_id`.
+    """
+    mark = private_mark() if mark is None else mark
+    mark[MARK_PHASE] = PHASES.index("construct")
+    cells: list[Any] = []
+    built = 0
+    try:
+        while built < count:
+            mark[MARK_ENV] = first_id + built
+            factory = factories[built] if len(factories) > 1 else factories[0]
+            cells.append(_cell_for(factory(), first_id + built))
+            built += len(cells[-1].env_ids)
+        _check_fits(cells, built, count)
+    except BaseException as error:
+        for cell in cells:
+            with contextlib.suppress(Exception):
+                cell.env.close()
+        with contextlib.suppress(Exception):
+            error.env_id = mark[MARK_ENV]  # type: ignore[attr-defined]
+        raise
+    mark[MARK_PHASE] = 0
+    return Share(cells, catch, mark, timed)
+
+
+def _check_fits(cells: Sequence[Any], built: int, count: int) -> None:
+    if len({type(cell) for cell in cells}) > 1:
+        raise ConfigError("some factories give plain environments, others vector environments.")
+    if built > count:
+        width = len(cells[-1].env_ids)
+        raise ConfigError(
+            f"a vector environment of {width} counts as {width} environments, and a worker's share "
+            f"of {count} is no multiple of that. Choose num_envs and num_workers so that it is."
+        )
+
+
+def _cell_for(env: Any, env_id: int) -> Cell | BatchedCell:
+    if isinstance(env, VectorEnv):
+        return BatchedCell(env, env_id)
+    if isinstance(env, gymnasium.Env) or _looks_like_env(env):
+        return Cell(env, env_id)
+    if hasattr(env, "agent_selection") or hasattr(env, "agent_iter"):
+        raise ConfigError(
+            _NOT_HERE.format(env_id, type(env).__name__, "agents taking turns", "make_turns")
+        )
+    if hasattr(env, "possible_agents") or hasattr(env, "agents"):
+        raise ConfigError(
+            _NOT_HERE.format(env_id, type(env).__name__, "a team of agents", "make_team")
+        )
+    raise ConfigError(
+        f"env {env_id} is a {type(env).__name__}, not a gymnasium.Env: the factory must return one."
+    )
+
+
+_NOT_HERE = "env {} is a {}, {} (PettingZoo). Use shoal.{}(...) for it."
+
+
+def _looks_like_env(env: Any) -> bool:
+    names = ("reset", "step", "observation_space", "action_space")
+    return all(hasattr(env, name) for name in names) and not callable(env.observation_space)
+
+
+def describe(share: Share) -> Built:
+    """What the caller must know before it can make rows."""
+    env = share.cells[0].env
+    first = (share.cells[0].observation_space, share.cells[0].action_space)
+    pairs = [(cell.observation_space, cell.action_space) for cell in share.cells]
+    return Built(
+        # Equal spaces as one object: it is pickled once then.
+        spaces=tuple(first if pair == first else pair for pair in pairs),
+        widths=tuple(len(cell.env_ids) for cell in share.cells),
+        metadata=dict(getattr(env, "metadata", None) or {}),
+        render_mode=getattr(env, "render_mode", None),
+    )
+
+
+def failure_of(
+    error: BaseException, env_ids: tuple[int, ...] = (), phase: str = "construct"
+) -> Failure:
+    """An exception as it travels."""
+    env_ids = env_ids or (getattr(error, "env_id", 0),)
+    trace = "".join(traceback.format_exception(error))
+    return Failure(env_ids, phase, error, type(error).__name__, _text_of(error), trace)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as problem:
+        return f"<its text could not be made: {type(problem).__name__}>"

@@ -1,0 +1,219 @@
+"""Layout: a space seen as a flat list of named leaves, each an array or an object.
+
+Leaves stay separate arrays, so a Dict observation stays a Dict and no byte is ever reinterpreted.
+What Gymnasium batches into an array lives in rows; everything else (Text, Sequence, Graph, OneOf,
+custom spaces) is an *object leaf*, which travels beside the rows. Both mix freely in one Dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
+from numpy.typing import NDArray
+
+from shoal.errors import ContractError, shown
+
+Array = NDArray[Any]
+Path = tuple[str | int, ...]
+
+# How Gymnasium itself batches decides what may live in rows, so that a user's own registration
+# for a class of spaces is honoured.
+_BATCHED_AS_ARRAY = concatenate.dispatch(spaces.Box)
+_BATCHED_AS_DICT = concatenate.dispatch(spaces.Dict)
+_BATCHED_AS_TUPLE = concatenate.dispatch(spaces.Tuple)
+_BATCHED_AS_OBJECTS = {
+    concatenate.dispatch(kind)
+    for kind in (spaces.Text, spaces.Sequence, spaces.Graph, spaces.OneOf, spaces.Space)
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """One array (or object) of a space: where it sits and what fits into it."""
+
+    path: Path
+    space: spaces.Space[Any]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_array: bool
+
+    def name(self, root: str) -> str:
+        """How a user would write it: observation['camera'][0]."""
+        return root + "".join(f"[{key!r}]" for key in self.path)
+
+
+class Layout:
+    """The leaves of one space, and the two ways between a value of the space and its leaves."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space = space
+        self.leaves = tuple(_leaves(space, ()))
+        self.arrays = tuple(leaf for leaf in self.leaves if leaf.is_array)
+        self.has_objects = len(self.arrays) < len(self.leaves)
+        self.is_plain = len(self.leaves) == 1 and not self.leaves[0].path
+        """One leaf and nothing around it: a value is its own leaf."""
+
+    def assemble(self, parts: Sequence[Any]) -> Any:
+        """One part per leaf, put into the structure of the space."""
+        return parts[0] if self.is_plain else _assemble(self.space, iter(parts))
+
+    def take_apart(self, value: Any, root: str = "observation") -> list[Any]:
+        """The parts of a value of the space, one per leaf; wrong keys or counts are an error."""
+        if self.is_plain:
+            return [value]
+        parts: list[Any] = []
+        _take_apart(self.space, value, root, parts)
+        return parts
+
+    def batch_objects(self, leaf: Leaf, values: Sequence[Any]) -> Any:
+        """A batch of an object leaf, as Gymnasium (or the user's registration) makes it."""
+        if concatenate.dispatch(type(leaf.space)) in _BATCHED_AS_OBJECTS:
+            return tuple(values)
+        return concatenate(leaf.space, values, create_empty_array(leaf.space, len(values)))
+
+
+def _leaves(space: spaces.Space[Any], path: Path) -> Iterator[Leaf]:
+    rule = concatenate.dispatch(type(space))
+    if rule is _BATCHED_AS_DICT:
+        for key, inner in space.spaces.items():  # type: ignore[attr-defined]
+            yield from _leaves(inner, (*path, key))
+    elif rule is _BATCHED_AS_TUPLE:
+        for index, inner in enumerate(space.spaces):  # type: ignore[attr-defined]
+            yield from _leaves(inner, (*path, index))
+    elif rule is _BATCHED_AS_ARRAY:
+        assert space.shape is not None and space.dtype is not None
+        yield Leaf(path, space, tuple(space.shape), np.dtype(space.dtype), True)
+    else:
+        yield Leaf(path, space, (), np.dtype(object), False)
+
+
+def _assemble(space: spaces.Space[Any], parts: Iterator[Any]) -> Any:
+    rule = concatenate.dispatch(type(space))
+    if rule is _BATCHED_AS_DICT:
+        items = space.spaces.items()  # type: ignore[attr-defined]
+        return {key: _assemble(inner, parts) for key, inner in items}
+    if rule is _BATCHED_AS_TUPLE:
+        return tuple(_assemble(inner, parts) for inner in space.spaces)  # type: ignore[attr-defined]
+    return next(parts)
+
+
+def _take_apart(space: spaces.Space[Any], value: Any, where: str, parts: list[Any]) -> None:
+    rule = concatenate.dispatch(type(space))
+    if rule is _BATCHED_AS_DICT:
+        inner = space.spaces  # type: ignore[attr-defined]
+        if not hasattr(value, "keys"):
+            raise ContractError(f"{where} is {shown(value)}; expected a dict with {list(inner)}.")
+        if value.keys() != inner.keys():
+            missing = [key for key in inner if key not in value]
+            extra = [key for key in value if key not in inner]
+            raise ContractError(
+                f"{where} has the wrong keys: expected {list(inner)}, "
+                f"got {list(value)} (missing {missing}, too many {extra})."
+            )
+        for key, one in inner.items():
+            _take_apart(one, value[key], f"{where}[{key!r}]", parts)
+    elif rule is _BATCHED_AS_TUPLE:
+        inner = space.spaces  # type: ignore[attr-defined]
+        if not isinstance(value, (tuple, list)) or len(value) != len(inner):
+            raise ContractError(f"{where} is {shown(value)}; expected a tuple of {len(inner)}.")
+        for index, (one, part) in enumerate(zip(inner, value, strict=True)):
+            _take_apart(one, part, f"{where}[{index}]", parts)
+    else:
+        parts.append(value)
+
+
+Note = Callable[[str, str], None]
+"""`note(key, text)`: something worth one line in the log, once per key."""
+
+
+class Writer:
+    """Writes values of a space into one row: `write(value)` checks, casts where nothing is lost.
+
+    `objects` is where the parts of object leaves are put, one entry per object leaf, in order.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        row: Sequence[Array],
+        *,
+        root: str = "observation",
+        note: Note,
+        check_finite: bool = False,
+    ) -> None:
+        self.objects: tuple[Any, ...] = ()
+        self._layout, self._root, self._note = layout, root, note
+        self._targets = list(zip(layout.arrays, row, strict=True))
+        self._check_finite = check_finite
+        plain = layout.is_plain and layout.leaves[0].is_array and not check_finite
+        self.write: Callable[[Any], None] = self._plain_writer() if plain else self._write
+
+    def _plain_writer(self) -> Callable[[Any], None]:
+        """The common case, one array leaf: three comparisons and a copy."""
+        (leaf, row) = self._targets[0]
+        shape, dtype, ndarray, slow = leaf.shape, leaf.dtype, np.ndarray, self._write
+
+        def write(value: Any) -> None:
+            if type(value) is ndarray and value.dtype is dtype and value.shape == shape:
+                row[...] = value
+            else:
+                slow(value)
+
+        return write
+
+    def _write(self, value: Any) -> None:
+        parts = self._layout.take_apart(value, self._root)
+        if self._layout.has_objects:
+            leaves = self._layout.leaves
+            self.objects = tuple(
+                p for leaf, p in zip(leaves, parts, strict=True) if not leaf.is_array
+            )
+            parts = [p for leaf, p in zip(leaves, parts, strict=True) if leaf.is_array]
+        for (leaf, row), part in zip(self._targets, parts, strict=True):
+            self._write_leaf(leaf, row, part)
+
+    def _write_leaf(self, leaf: Leaf, row: Array, part: Any) -> None:
+        if type(part) is not np.ndarray or part.dtype is not leaf.dtype or part.shape != leaf.shape:
+            part = fit(leaf, part, self._root, self._note)
+        if self._check_finite and leaf.dtype.kind in "fc" and not np.isfinite(part).all():
+            raise ContractError(f"{leaf.name(self._root)} is not finite: {shown(part)}.")
+        row[...] = part
+
+
+def fit(leaf: Leaf, part: Any, root: str, note: Note) -> Array:
+    """`part` as an array for this leaf; an error where its shape is wrong or a cast would lose."""
+    where = leaf.name(root)
+    if part is None:
+        raise ContractError(f"{where} is None; expected {leaf.space}.")
+    try:
+        array = np.asarray(part)
+    except ValueError as problem:
+        raise ContractError(f"{where} is not an array: {problem}; expected {leaf.space}.") from None
+    if array.shape != leaf.shape:
+        raise ContractError(
+            f"{where} has shape {array.shape}; expected {leaf.shape} of {leaf.space}."
+        )
+    if array.dtype == leaf.dtype:
+        return array
+    if not np.can_cast(array.dtype, leaf.dtype, "same_kind"):
+        _refuse_loss(array, leaf, where)
+    if isinstance(part, np.ndarray) and not np.can_cast(array.dtype, leaf.dtype, "safe"):
+        note(f"cast:{where}", f"{where} comes as {array.dtype} and is cast to {leaf.dtype}.")
+    return array
+
+
+def _refuse_loss(array: Array, leaf: Leaf, where: str) -> None:
+    numeric = array.dtype.kind in "biufc" and leaf.dtype.kind in "biufc"
+    if numeric:
+        with np.errstate(invalid="ignore"):
+            numeric = bool((array.astype(leaf.dtype) == array).all())
+    if not numeric:
+        raise ContractError(
+            f"{where} has dtype {array.dtype}, which {leaf.dtype} of {leaf.space} cannot hold "
+            f"without loss: got {shown(array)}."
+        )

@@ -1,0 +1,260 @@
+"""`shoal.VectorEnv`: a pool, presented as a `gymnasium.vector.VectorEnv`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
+from gymnasium.vector.utils import batch_space
+
+from shoal.engine.cells import ResetArgs
+from shoal.engine.pool import CLOSE_TIMEOUT_S, Pool
+from shoal.errors import ContractError, shown
+from shoal.layout import Array
+from shoal.seeding import Seed, seeds_of
+
+Options = Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
+EnvIds = Iterable[int] | None
+
+
+class Batch(NamedTuple):
+    """Results of the environments that were ready, ascending by id; row k is `env_ids[k]`."""
+
+    observations: Any
+    rewards: Array
+    terminations: Array
+    truncations: Array
+    infos: dict[str, Any]
+    env_ids: Array
+
+
+class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
+    """Many environments, stepped together or as they come. Made by `shoal.make`.
+
+    Arrays that are returned are the caller's own; with `copy=False` they are views that stay valid
+    until the second `step` (or `reset`) after the one that returned them. `recv` always copies.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        spec: EnvSpec | None = None,
+        seed: int | None = None,
+        batch_size: int | None = None,
+        reason: str = "as asked",
+    ) -> None:
+        self._pool = pool
+        self._first_seed, self._batch_size, self._reason = seed, batch_size, reason
+        self.num_envs = pool.num_envs
+        self.spec, self.render_mode = spec, pool.first.render_mode
+        self.metadata = {**pool.first.metadata, "autoreset_mode": pool.plan.terms.autoreset}
+        self.single_observation_space = pool.single_observation_space
+        self.single_action_space = pool.single_action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    # --- Gymnasium's contract ---------------------------------------------------------------
+
+    def reset(  # type: ignore[override]
+        self, *, seed: int | Sequence[Seed] | None = None, options: Options = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset all environments, or those in `options["reset_mask"]`.
+
+        `seed` is one integer (env i gets `seed + i`) or one per environment. `options` is one dict
+        for all, or a list with one dict (or None) per environment. With a mask, the observations
+        of the others are their latest, and infos are only of those that were reset.
+        """
+        if seed is None and self._first_seed is not None:
+            seed, self._first_seed = self._first_seed, None
+        ids, options = self._masked(options)
+        seeds = seeds_of(seed, self.num_envs)
+        every = self._options_for(options, self.num_envs)
+        self._pool.reset({i: ResetArgs(seeds[i], every[i]) for i in ids})
+        return self._pool.results()
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """One step of every environment, whatever `batch_size` is."""
+        return self._pool.step(actions)[:5]
+
+    def render(self) -> tuple[Any, ...]:
+        """One frame per environment."""
+        return self.call("render")
+
+    def close_extras(self, timeout_s: float = CLOSE_TIMEOUT_S, **_: Any) -> None:
+        """Ask, wait for `timeout_s`, then insist; every `env.close()` is run."""
+        self._pool.close(timeout_s)
+
+    def __enter__(self) -> VectorEnv:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """The generator of each environment (a copy, where it lives in another process)."""
+        return self.get_attr("np_random")
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The seed that each environment's generator was made from."""
+        return self.get_attr("np_random_seed")
+
+    # --- some environments ------------------------------------------------------------------
+
+    def reset_envs(
+        self,
+        env_ids: Iterable[int],
+        seeds: int | Sequence[Seed] | None = None,
+        options: Options = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset these environments now, each with its own seed and options (its own task).
+
+        Returns observations and infos of these, in the order given. An integer seed means
+        `seed + env_id`, as everywhere.
+        """
+        ids, args = self._reset_args(env_ids, seeds, options)
+        self._pool.reset(args)
+        return self._pool.results(ids)
+
+    def set_next_reset(
+        self,
+        env_ids: Iterable[int],
+        seeds: int | Sequence[Seed] | None = None,
+        options: Options = None,
+    ) -> None:
+        """What the next *automatic* reset of these environments uses, once.
+
+        An explicit reset clears it.
+        """
+        self._pool.plan_reset(self._reset_args(env_ids, seeds, options)[1])
+
+    def send(self, actions: Any, env_ids: EnvIds = None) -> None:
+        """Start a step of these environments (default: all) and return at once."""
+        self._pool.send(self._ids(env_ids), actions)
+
+    def recv(self, min_envs: int | None = None, timeout_s: float | None = None) -> Batch:
+        """The environments that are ready, at least `min_envs` of them (default `batch_size`).
+
+        Without either, all that are outstanding. TimeoutError when too few are ready in time, and
+        nothing is lost.
+        """
+        outstanding = len(self._pool.outstanding())
+        if min_envs is None:
+            min_envs = min(self._batch_size or outstanding, max(outstanding, 1))
+        return Batch(*self._pool.recv(min_envs, timeout_s))
+
+    def call(self, name: str, *args: Any, env_ids: EnvIds = None, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of each environment, or read an attribute; one result each."""
+        return self._pool.call(name, args, kwargs, self._ids(env_ids))
+
+    def get_attr(self, name: str, env_ids: EnvIds = None) -> tuple[Any, ...]:
+        """An attribute of each environment."""
+        return self._pool.call(name, (), {}, self._ids(env_ids))
+
+    def set_attr(self, name: str, values: Any, env_ids: EnvIds = None) -> None:
+        """Set an attribute: a list or tuple gives one value each, anything else is for all."""
+        ids = self._ids(env_ids)
+        if not isinstance(values, (list, tuple)):
+            values = [values] * len(ids)
+        if len(values) != len(ids):
+            raise ContractError(
+                "Values must be a list or tuple with length equal to the number of environments. "
+                f"Got `{len(values)}` values for {len(ids)} environments."
+            )
+        self._pool.set_attr(name, dict(zip(ids, values, strict=True)))
+
+    def stats(self) -> dict[str, Any]:
+        """What the engine knows of itself: see the table in the documentation."""
+        return describe_pool(self._pool, self._reason)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _ids(self, env_ids: EnvIds) -> list[int]:
+        if env_ids is None:
+            return list(range(self.num_envs))
+        if isinstance(env_ids, int | np.integer):
+            env_ids = [int(env_ids)]
+        ids = [operator.index(env_id) for env_id in env_ids]
+        wrong = [i for i in ids if not 0 <= i < self.num_envs]
+        if wrong or len(set(ids)) < len(ids) or not ids:
+            raise ContractError(
+                f"env_ids are {shown(ids)}; expected different numbers from 0 to {self.num_envs - 1}."
+            )
+        return ids
+
+    def _reset_args(
+        self, env_ids: Iterable[int], seeds: int | Sequence[Seed] | None, options: Options
+    ) -> tuple[list[int], dict[int, ResetArgs]]:
+        ids = self._ids(env_ids)
+        if seeds is not None and not isinstance(seeds, Sequence | np.ndarray):
+            every = seeds_of(seeds, self.num_envs)
+            per_env: list[Seed] = [every[i] for i in ids]
+        else:
+            per_env = seeds_of(seeds, len(ids))
+        chosen = self._options_for(options, len(ids))
+        return ids, {i: ResetArgs(s, o) for i, s, o in zip(ids, per_env, chosen, strict=True)}
+
+    def _options_for(self, options: Options, count: int) -> list[dict[str, Any] | None]:
+        if options is None:
+            return [None] * count
+        if isinstance(options, Mapping):
+            return [dict(options)] * count
+        if len(options) != count:
+            raise ContractError(
+                f"options holds {len(options)} entries; expected {count}, one each."
+            )
+        return [None if one is None else dict(one) for one in options]
+
+    def _masked(self, options: Options) -> tuple[list[int], Options]:
+        """Which environments a reset is for, and the options that remain for them."""
+        if not isinstance(options, Mapping) or "reset_mask" not in options:
+            return list(range(self.num_envs)), options
+        mask = check_reset_mask(options["reset_mask"], self.num_envs)
+        rest = {key: value for key, value in options.items() if key != "reset_mask"}
+        return np.flatnonzero(mask).tolist(), rest
+
+
+def check_reset_mask(mask: Any, num_envs: int) -> Array:
+    """The mask, if it is one; errors are those of Gymnasium."""
+    name = "`options['reset_mask']`"
+    if not isinstance(mask, np.ndarray):
+        raise TypeError(f"{name} must be a numpy array, got {type(mask)}")
+    if mask.shape != (num_envs,):
+        raise ValueError(f"{name} must have shape `({num_envs},)`, got {mask.shape}")
+    if mask.dtype != np.bool_:
+        raise TypeError(f"{name} must have `dtype=np.bool_`, got {mask.dtype}")
+    if not mask.any():
+        raise ValueError(
+            f"{name} must contain a boolean array with at least one True value, got reset_mask={mask}"
+        )
+    return mask
+
+
+def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
+    """The entries of `stats()`."""
+    import time
+
+    alive_s = time.perf_counter() - pool.opened
+    returns = [one[0] for one in pool.episodes]
+    lengths = [one[1] for one in pool.episodes]
+    return {
+        "backend": pool.backend.name,
+        "reason": reason,
+        "num_envs": pool.num_envs,
+        "num_workers": len(pool.workers),
+        "steps": pool.steps,
+        "steps_per_s": pool.steps / alive_s if alive_s > 0 else 0.0,
+        "busy_fraction": pool.busy_fractions(),
+        "wait_s": pool.wait_s,
+        "episodes": pool.num_episodes,
+        "episode_returns": returns,
+        "episode_lengths": lengths,
+        "rows_bytes": pool.rows.shape.nbytes(),
+        "start_s": pool.start_s,
+    }

@@ -1,0 +1,383 @@
+"""Drop-ins for Gymnasium's own vector environments: change one import line.
+
+    from shoal.vector.gym import AsyncVectorEnv, SyncVectorEnv
+
+Constructor arguments, attributes, exceptions and messages are Gymnasium's; underneath is this
+engine, so many environments share a worker, a dead worker is an error that says so, and no
+environment is built only to be looked at. Shoal's own keywords are accepted as extras.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, logger
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
+from gymnasium.spaces.utils import is_space_dtype_shape_equiv
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.utils import batch_differing_spaces, iterate
+
+from shoal.engine.backends import Terms
+from shoal.engine.cells import ResetArgs
+from shoal.engine.pool import CLOSE_TIMEOUT_S, Pool
+from shoal.engine.worker import Factory
+from shoal.errors import ConfigError, ContractError, EnvRaised, RemoteTraceback
+from shoal.layout import Array, Layout
+from shoal.seeding import Seed, seeds_of
+from shoal.vector.env import VectorEnv
+from shoal.vector.make import BACKENDS, choose, make_pool
+from shoal.vector.source import resolve
+
+ObservationMode = str | tuple[Space[Any], Space[Any]]
+
+
+class _DropIn(VectorEnv):
+    """What both have in common: Gymnasium's constructor, spaces and exceptions."""
+
+    def __init__(
+        self,
+        env_fns: Sequence[Factory],
+        copy: bool,
+        observation_mode: ObservationMode,
+        autoreset_mode: str | AutoresetMode,
+        **settings: Any,
+    ) -> None:
+        self.env_fns, self.copy = env_fns, copy
+        self.observation_mode, self.autoreset_mode = observation_mode, AutoresetMode(autoreset_mode)
+        _check_observation_mode(observation_mode)
+        super().__init__(self._open(list(env_fns), settings))
+        if observation_mode == "different":
+            self.observation_space = batch_differing_spaces(self._pool.observation_spaces)
+        elif isinstance(observation_mode, tuple):
+            self.observation_space, self.single_observation_space = observation_mode
+
+    def _open(self, env_fns: list[Factory], settings: dict[str, Any]) -> Pool:
+        source = resolve(env_fns)
+        terms = Terms(
+            autoreset=self.autoreset_mode,
+            start_method=settings.get("start_method"),
+            step_timeout_s=settings.get("step_timeout_s"),
+            preload=("numpy", "gymnasium", "shoal.engine.backends.process", *source.preload),
+        )
+        try:
+            return make_pool(
+                source,
+                settings["backend"],
+                len(env_fns),
+                settings.get("num_workers"),
+                terms,
+                copy=self.copy,
+                strict_actions=False,
+                same_observation_space=self._same_space,
+            )
+        except EnvRaised as error:
+            raise (_original(error) or error) from None
+        except ConfigError as error:
+            if "space of env" not in str(error):
+                raise
+            raise RuntimeError(self._space_message(str(error))) from error
+
+    def _same_space(self, first: Space[Any], other: Space[Any]) -> bool:
+        if self.observation_mode == "same":
+            return bool(first == other)
+        single = self.observation_mode[1] if isinstance(self.observation_mode, tuple) else first
+        return is_space_dtype_shape_equiv(single, other)
+
+    def _space_message(self, problem: str) -> str:
+        name = type(self).__name__
+        if problem.startswith("the action space"):
+            return (
+                f"Some environments have an action space different from the first one's: {problem} "
+                "In order to batch actions, the action spaces from all environments must be equal."
+            )
+        if self.observation_mode == "same":
+            return (
+                f"{name}(..., observation_mode='same') however the sub-environments observation "
+                f"spaces are not equivalent. {problem} If this is intentional, use "
+                "`observation_mode='different'` instead."
+            )
+        return (
+            f"{name}(..., observation_mode='different' or custom space) however the "
+            f"sub-environments observation spaces do not share a common shape and dtype. {problem}"
+        )
+
+    def _count_actions(self, actions: Any) -> Any:
+        """Actions as the pool takes them; a wrong kind or count raises what Gymnasium raises."""
+        if isinstance(actions, np.ndarray) and len(actions.shape) and len(actions) == self.num_envs:
+            return actions
+        each = list(iterate(self.action_space, actions))
+        if len(each) != self.num_envs:
+            raise ValueError(
+                f"Expected {self.num_envs} actions, one per environment, got {len(each)}."
+            )
+        return actions
+
+    def get_attr(self, name: str, env_ids: Any = None) -> tuple[Any, ...]:
+        """An attribute of each environment."""
+        return self.call(name) if env_ids is None else super().get_attr(name, env_ids)
+
+    def __repr__(self) -> str:
+        name = f"{self.spec.id}, " if self.spec is not None else ""
+        return f"{type(self).__name__}({name}num_envs={self.num_envs})"
+
+
+class SyncVectorEnv(_DropIn):
+    """Gymnasium's `SyncVectorEnv`, on the serial backend."""
+
+    def __init__(
+        self,
+        env_fns: Sequence[Factory],
+        copy: bool = True,
+        observation_mode: ObservationMode = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    ) -> None:
+        super().__init__(env_fns, copy, observation_mode, autoreset_mode, backend="serial")
+
+    @property
+    def envs(self) -> list[gymnasium.Env[Any, Any]]:
+        """The environments themselves."""
+        return self._pool.local_envs()
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return _as_gymnasium(super().reset, seed=seed, options=options)  # type: ignore[no-any-return]
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        actions = self._count_actions(actions)
+        return _as_gymnasium(super().step, actions)  # type: ignore[no-any-return]
+
+    def call(self, name: str, *args: Any, env_ids: Any = None, **kwargs: Any) -> tuple[Any, ...]:
+        call = super().call
+        return _as_gymnasium(call, name, *args, env_ids=env_ids, **kwargs)  # type: ignore[no-any-return]
+
+
+class AsyncVectorEnv(_DropIn):
+    """Gymnasium's `AsyncVectorEnv`, on the process backend.
+
+    `context` is the start method. Workers may always have children, so `daemon` changes nothing;
+    neither does `shared_memory`, except that True still refuses custom spaces as Gymnasium does.
+    `max_concurrency` limits the number of workers. A `worker` function of one's own is refused:
+    there are no pipes here that it could serve.
+    """
+
+    def __init__(
+        self,
+        env_fns: Sequence[Factory],
+        shared_memory: bool = True,
+        copy: bool = True,
+        context: str | None = None,
+        daemon: bool = True,
+        worker: Callable[..., None] | None = None,
+        observation_mode: ObservationMode = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_concurrency: int | None = None,
+        *,
+        backend: str = "process",
+        num_workers: int | None = None,
+        step_timeout_s: float | None = None,
+    ) -> None:
+        self.shared_memory, self.context, self.daemon = shared_memory, context, daemon
+        self.worker, self.max_concurrency = worker, _check_concurrency(max_concurrency)
+        self._state = AsyncState.DEFAULT
+        if worker is not None:
+            raise ConfigError(
+                "a custom `worker` serves Gymnasium's pipes, which do not exist here. Put what it "
+                "does into a wrapper around the environment, or use gymnasium.vector.AsyncVectorEnv."
+            )
+        super().__init__(
+            env_fns,
+            copy,
+            observation_mode,
+            autoreset_mode,
+            backend=choose("backend", backend, BACKENDS[1:]),
+            start_method=context,
+            num_workers=num_workers or max_concurrency,
+            step_timeout_s=step_timeout_s,
+        )
+        if shared_memory:
+            try:
+                _refuse_custom_spaces(self.single_observation_space)
+            except ValueError:
+                self.close()
+                raise
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.reset_async(seed=seed, options=options)
+        return self.reset_wait()
+
+    def reset_async(self, seed: Any = None, options: Any = None) -> None:
+        """Start a reset; `reset_wait` gives its result."""
+        self._assert_is_running()
+        seeds = _gymnasium_seeds(seed, self.num_envs)
+        self._assert_default("reset", "")
+        ids, options = self._masked(options)
+        every = self._options_for(options, self.num_envs)
+        self._pool.start_reset({i: ResetArgs(seeds[i], every[i]) for i in ids})
+        self._state = AsyncState.WAITING_RESET
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
+        self._finish(AsyncState.WAITING_RESET, timeout)
+        return self._pool.results()
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: Any) -> None:
+        """Start a step; `step_wait` gives its result."""
+        self._assert_is_running()
+        self._assert_default("step")
+        self._pool.start_step(self._count_actions(actions))
+        self._state = AsyncState.WAITING_STEP
+
+    def step_wait(
+        self, timeout: float | None = None
+    ) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        self._finish(AsyncState.WAITING_STEP, timeout)
+        return self._pool.step_results()[:5]
+
+    def call(self, name: str, *args: Any, env_ids: Any = None, **kwargs: Any) -> tuple[Any, ...]:
+        if env_ids is not None:
+            return super().call(name, *args, env_ids=env_ids, **kwargs)
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Start a call; `call_wait` gives its results."""
+        self._assert_is_running()
+        self._assert_default("call")
+        self._pool.start_call(name, args, kwargs, range(self.num_envs))
+        self._state = AsyncState.WAITING_CALL
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        results = self._finish(AsyncState.WAITING_CALL, timeout)
+        return tuple(results[i] for i in range(self.num_envs))
+
+    def set_attr(self, name: str, values: Any, env_ids: Any = None) -> None:
+        self._assert_is_running()
+        self._assert_default("set_attr", suffix="", name="set_attr")
+        super().set_attr(name, values, env_ids)
+
+    def close_extras(  # type: ignore[override]
+        self, timeout: float | None = None, terminate: bool = False, **_: Any
+    ) -> None:
+        """Close; with a call pending, wait for it at most `timeout` (not at all to terminate)."""
+        timeout = 0.0 if terminate else timeout
+        if self._state is not AsyncState.DEFAULT:
+            pending, self._state = self._state, AsyncState.DEFAULT
+            logger.warn(
+                f"Calling `close` while waiting for a pending call to `{pending.value}` to complete."
+            )
+        self._pool.close(CLOSE_TIMEOUT_S if timeout is None else timeout)
+
+    def _finish(self, waiting: AsyncState, timeout: float | None) -> dict[int, Any]:
+        self._assert_is_running()
+        name = f"{waiting.value}_wait"
+        if self._state is not waiting:
+            raise NoAsyncCallError(
+                f"Calling `{name}` without any prior call to `{waiting.value}_async`.",
+                waiting.value,
+            )
+        if not self._pool.await_started(timeout):
+            # The call stays pending: a later answer can never be taken for that of another call.
+            raise multiprocessing.TimeoutError(
+                f"The call to `{name}` has timed out after {timeout} second(s)."
+            )
+        self._state = AsyncState.DEFAULT
+        try:
+            return self._pool.finish_started()
+        except EnvRaised as error:
+            raise self._reported(error) from error
+
+    def _reported(self, error: EnvRaised) -> BaseException:
+        """Log as Gymnasium does and give what it raises: the environment's own exception."""
+        for one in [error, *(other for other in error.others if isinstance(other, EnvRaised))]:
+            original = _original(one)
+            trace = _trace(one)
+            logger.error(
+                f"Received the following error from Worker-{one.env_ids[0]} - Shutting it down"
+            )
+            logger.error(trace.replace("%", "%%"))
+        logger.error("Raising the last exception back to the main process.")
+        return original or error
+
+    def _assert_is_running(self) -> None:
+        if self.closed:
+            raise ClosedEnvironmentError(
+                f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
+            )
+
+    def _assert_default(
+        self, call: str, dot: str = ".", suffix: str = "_async", name: str = ""
+    ) -> None:
+        if self._state is not AsyncState.DEFAULT:
+            raise AlreadyPendingCallError(
+                f"Calling `{name or call + suffix}` while waiting for a pending call to "
+                f"`{self._state.value}` to complete{dot}",
+                str(self._state.value),
+            )
+
+
+def _as_gymnasium(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call, and let an environment's own exception out as it is."""
+    try:
+        return function(*args, **kwargs)
+    except EnvRaised as error:
+        raise (_original(error) or error) from None
+    except ContractError as error:
+        if "autoreset is disabled" in str(error):
+            raise AssertionError(str(error)) from error
+        raise
+
+
+def _original(error: EnvRaised) -> BaseException | None:
+    cause = error.__cause__
+    return None if isinstance(cause, RemoteTraceback) else cause
+
+
+def _trace(error: EnvRaised) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, RemoteTraceback):
+        cause = cause.__cause__
+    return cause.args[0] if cause is not None else str(error)
+
+
+def _gymnasium_seeds(seed: Any, count: int) -> list[Seed]:
+    return seeds_of(seed, count)
+
+
+def _check_concurrency(limit: int | None) -> int | None:
+    if limit is None:
+        return None
+    if not isinstance(limit, int | np.integer):
+        raise ValueError(f"`max_concurrency` must be an integer or None, got {type(limit)}.")
+    if limit < 1:
+        raise ValueError(f"`max_concurrency` must be a positive or None, got {limit}.")
+    return int(limit)
+
+
+def _check_observation_mode(mode: ObservationMode) -> None:
+    if isinstance(mode, tuple) and len(mode) == 2:
+        if not all(isinstance(space, Space) for space in mode):
+            raise TypeError(
+                "Expected both elements of observation_mode to be Spaces, "
+                f"got {type(mode[0])} and {type(mode[1])}"
+            )
+    elif mode not in ("same", "different"):
+        raise ValueError(
+            "Invalid `observation_mode`, expected: 'same' or 'different' or tuple of single and "
+            f"batch observation space, actual got {mode}"
+        )
+
+
+def _refuse_custom_spaces(space: Space[Any]) -> None:
+    for leaf in Layout(space).leaves:
+        if not leaf.is_array and not type(leaf.space).__module__.startswith("gymnasium.spaces"):
+            raise ValueError(
+                "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable this "
+                "feature with `shared_memory=False` however this is slower."
+            )

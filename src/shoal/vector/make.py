@@ -1,0 +1,192 @@
+"""`shoal.make`: check what was asked for, choose where it runs, build the pool."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium.vector import AutoresetMode
+
+from shoal.engine.backends import Backend, Terms
+from shoal.engine.machine import usable_cores
+from shoal.engine.pool import Pool, PoolPlan, SameSpace
+from shoal.errors import ConfigError, shown, suggest
+from shoal.vector.env import VectorEnv
+from shoal.vector.source import Resolved, Source, Wrapper, resolve
+
+AUTORESET = {
+    "next_step": AutoresetMode.NEXT_STEP,
+    "same_step": AutoresetMode.SAME_STEP,
+    "disabled": AutoresetMode.DISABLED,
+}
+BACKENDS = ("auto", "serial", "thread", "process")
+START_METHODS = ("forkserver", "spawn", "fork")
+_DEFAULT_NUM_ENVS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What is done about environments and workers that misbehave."""
+
+    on_error: str = "raise"
+    """An environment's own exception: "raise"."""
+    start_timeout_s: float = 120.0
+    """How long a worker may take to build its environments."""
+    check_finite: bool = False
+    """Whether NaN and Inf in observations are errors."""
+
+    def __post_init__(self) -> None:
+        choose("faults.on_error", self.on_error, ("raise",))
+
+
+def make(
+    env: Source,
+    num_envs: int = _DEFAULT_NUM_ENVS,
+    *,
+    backend: str = "auto",
+    num_workers: int | None = None,
+    start_method: str | None = None,
+    autoreset: str | AutoresetMode = "next_step",
+    batch_size: int | None = None,
+    copy: bool = True,
+    seed: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Wrapper] = (),
+    on_failure: str = "raise",
+    step_timeout_s: float | None = None,
+    faults: Faults | None = None,
+) -> VectorEnv:
+    """Run `num_envs` environments at once.
+
+    `env` is a Gymnasium id, "module:factory", an env class, a zero-argument factory, or a list of
+    factories (then there are as many environments as factories). Lambdas, closures and functions
+    of a script or notebook work, and no main guard is needed. `num_workers` is at most the cores
+    that may be used, unless you say more. Everything is checked before anything starts.
+    """
+    source = resolve(env, env_kwargs, wrappers)
+    count = _count_envs(source, num_envs)
+    name, reason = _choose_backend(choose("backend", backend, BACKENDS), count)
+    choose("on_failure", on_failure, ("raise",))
+    faults = faults or Faults()
+    _check_numbers(batch_size, step_timeout_s, name, count)
+    terms = Terms(
+        autoreset=as_mode(autoreset),
+        check_finite=faults.check_finite,
+        start_timeout_s=faults.start_timeout_s,
+        step_timeout_s=step_timeout_s,
+        start_method=start_method and choose("start_method", start_method, START_METHODS),
+        preload=("numpy", "gymnasium", "shoal.engine.backends.process", *source.preload),
+    )
+    pool = make_pool(source, name, count, num_workers, terms, copy=copy)
+    return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)
+
+
+def make_pool(
+    source: Resolved,
+    backend: str,
+    num_envs: int,
+    num_workers: int | None,
+    terms: Terms,
+    *,
+    copy: bool = True,
+    strict_actions: bool = True,
+    same_observation_space: SameSpace | None = None,
+) -> Pool:
+    """A pool on a named backend."""
+    if num_workers is None:
+        num_workers = usable_cores()
+    elif as_count("num_workers", num_workers) > num_envs:
+        num_workers = num_envs
+    plan = PoolPlan(
+        factories=source.factories,
+        num_envs=num_envs,
+        num_workers=1 if backend == "serial" else min(num_workers, num_envs),
+        terms=terms,
+        copy=copy,
+        strict_actions=strict_actions,
+        **({"same_observation_space": same_observation_space} if same_observation_space else {}),
+    )
+    return Pool(plan, _backend_named(backend))
+
+
+def _backend_named(name: str) -> Callable[[Terms], Backend]:
+    # Imported on use: only the process backend needs what processes need.
+    if name == "serial":
+        from shoal.engine.backends.serial import SerialBackend
+
+        return SerialBackend
+    if name == "thread":
+        from shoal.engine.backends.thread import ThreadBackend
+
+        return ThreadBackend
+    from shoal.engine.backends.process import ProcessBackend
+
+    return ProcessBackend
+
+
+def _choose_backend(asked: str, num_envs: int) -> tuple[str, str]:
+    if asked != "auto":
+        return asked, "as asked"
+    if num_envs == 1:
+        return "serial", "there is one environment"
+    return "process", "there are several environments"
+
+
+def _count_envs(source: Resolved, num_envs: int) -> int:
+    count = as_count("num_envs", num_envs)
+    if not source.is_list:
+        return count
+    given = len(source.factories)
+    if count not in (given, _DEFAULT_NUM_ENVS):
+        raise ConfigError(
+            f"num_envs is {count}, but the list holds {given} factories, one for each environment. "
+            "Leave num_envs out."
+        )
+    return given
+
+
+def _check_numbers(
+    batch_size: int | None, step_timeout_s: float | None, backend: str, num_envs: int
+) -> None:
+    if batch_size is not None and as_count("batch_size", batch_size) > num_envs:
+        raise ConfigError(
+            f"batch_size is {batch_size}, but there are only {num_envs} environments."
+        )
+    if step_timeout_s is None:
+        return
+    if not step_timeout_s > 0:
+        raise ConfigError(f"step_timeout_s must be above zero, got {step_timeout_s}.")
+    if backend != "process":
+        raise ConfigError(
+            f"step_timeout_s needs workers that can be ended: backend='process', not {backend!r}."
+        )
+
+
+def as_mode(autoreset: str | AutoresetMode) -> AutoresetMode:
+    """The autoreset mode, by Shoal's name, Gymnasium's name, or itself."""
+    if isinstance(autoreset, AutoresetMode):
+        return autoreset
+    by_value = {mode.value: mode for mode in AutoresetMode}
+    if autoreset in by_value:
+        return by_value[autoreset]
+    return AUTORESET[choose("autoreset", autoreset, AUTORESET)]
+
+
+def as_count(name: str, value: Any) -> int:
+    """A whole number of at least one."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be a whole number, got {shown(value)}.") from None
+    if count < 1:
+        raise ConfigError(f"{name} must be at least 1, got {count}.")
+    return count
+
+
+def choose(name: str, value: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """`value`, if it is one of those known."""
+    if value not in known:
+        raise ConfigError(f"{name} is {shown(value)}. {suggest(value, known)}")
+    return str(value)
