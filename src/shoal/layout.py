@@ -74,7 +74,8 @@ class Layout:
         """A batch of an object leaf, as Gymnasium (or the user's registration) makes it."""
         if concatenate.dispatch(type(leaf.space)) in _BATCHED_AS_OBJECTS:
             return tuple(values)
-        return concatenate(leaf.space, values, create_empty_array(leaf.space, len(values)))
+        empty: Any = create_empty_array(leaf.space, len(values))
+        return concatenate(leaf.space, values, empty)
 
 
 def _leaves(space: spaces.Space[Any], path: Path) -> Iterator[Leaf]:

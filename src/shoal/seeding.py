@@ -43,7 +43,7 @@ def seeds_of(seed: int | Sequence[Seed] | None, count: int, first_id: int = 0) -
     """One seed per environment from what a user may pass: nothing, an integer, or a list."""
     if seed is None:
         return [None] * count
-    if isinstance(seed, (str, bytes)) or not hasattr(seed, "__len__"):
+    if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str | bytes):
         start = _integer(seed)
         return [env_seed(start, first_id + i) for i in range(count)]
     if len(seed) != count:

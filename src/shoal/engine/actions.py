@@ -99,8 +99,8 @@ class ActionWriter:
             env_id = position if env_ids is None else env_ids[position]
             if not ignored[env_id] and not ((value >= low) & (value <= high)).all():
                 raise ContractError(
-                    f"{leaf.name('action')} of env {env_id} is {shown(value.tolist())}, outside its "
-                    f"space {leaf.space}."
+                    f"{leaf.name('action')} of env {env_id} is {shown(value.tolist())}, "
+                    f"outside its space {leaf.space}."
                 )
 
 
@@ -132,18 +132,20 @@ def _fit(leaf: Leaf, part: Any, count: int) -> Array:
         raise ContractError(
             f"{name} has shape {array.shape}; expected {(count, *leaf.shape)} of {leaf.space}."
         )
-    if array.dtype != leaf.dtype and not np.can_cast(array.dtype, leaf.dtype, "same_kind"):
-        if array.dtype.kind not in "biuf" or not (array.astype(leaf.dtype) == array).all():
-            raise ContractError(
-                f"{name} has dtype {array.dtype}, which {leaf.dtype} of {leaf.space} cannot hold "
-                f"without loss: got {shown(array)}."
-            )
+    if not np.can_cast(array.dtype, leaf.dtype, "same_kind") and (
+        array.dtype.kind not in "biuf" or not (array.astype(leaf.dtype) == array).all()
+    ):
+        raise ContractError(
+            f"{name} has dtype {array.dtype}, which {leaf.dtype} of {leaf.space} cannot hold "
+            f"without loss: got {shown(array)}."
+        )
     return array
 
 
 def _counted(leaf: Leaf, part: Any, count: int) -> Sequence[Any]:
     if not isinstance(part, (tuple, list, np.ndarray)) or len(part) != count:
         raise ContractError(
-            f"{leaf.name('actions')} is {shown(part)}; expected {count} values, one per environment."
+            f"{leaf.name('actions')} is {shown(part)}; expected {count} values, "
+            "one per environment."
         )
     return list(part)

@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from shoal.engine.commands import ResetArgs
 from shoal.engine.infos import InfoWriter
 from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError, shown
@@ -29,13 +30,6 @@ log = logging.getLogger("shoal")
 
 Outcome = tuple[float, bool, bool]
 """Reward, terminated, truncated."""
-
-
-class ResetArgs(NamedTuple):
-    """How to reset one environment."""
-
-    seed: Seed = None
-    options: dict[str, Any] | None = None
 
 
 class Desk(NamedTuple):

@@ -108,10 +108,10 @@ class InfoWriter:
             column = level.get(key)
             if column is None or type(value) is not column.kind:
                 self.odd.append(OddInfo(env_id, (*at, key), value))
-            elif column.kind is dict:
+            elif isinstance(value, dict):
                 column.present[env_id] = True
                 self._put(env_id, value, column.children, column.path)
-            elif column.kind is np.ndarray and (
+            elif isinstance(value, np.ndarray) and (
                 value.shape != column.shape or value.dtype != column.values.dtype
             ):
                 self.odd.append(OddInfo(env_id, (*at, key), value))

@@ -39,8 +39,9 @@ class Memory:
             if problem.errno not in (errno.ENOSPC, errno.ENOMEM):
                 raise
             raise ConfigError(
-                f"The rows of all environments need {nbytes / 2**20:.0f} MiB of memory and there is "
-                f"not that much ({problem.strerror}). Use fewer environments or smaller observations."
+                f"The rows of all environments need {nbytes / 2**20:.0f} MiB of memory, which is "
+                f"more than there is ({problem.strerror}). Use fewer environments, or smaller "
+                "observations."
             ) from problem
 
     def view(self, *, writable: bool = True) -> memoryview:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from shoal.engine.memory import Memory
 from shoal.errors import ConfigError, shown
@@ -35,8 +36,6 @@ class Store:
 
     def add(self, data: memoryview) -> tuple[int, int]:
         """Offset and length of this data in the store."""
-        import numpy as np
-
         address = np.frombuffer(data, dtype=np.uint8).ctypes.data
         key = (address, data.nbytes)
         if key not in self._spans:
@@ -57,7 +56,7 @@ class Parcel:
     spans: tuple[tuple[int, int], ...] = ()
 
 
-class _Packer(cloudpickle.Pickler):  # type: ignore[misc,name-defined]
+class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO, store: Store) -> None:
         self.spans: list[tuple[int, int]] = []
         self._store = store
@@ -117,7 +116,8 @@ def _culprit(obj: Any) -> str:
         if bad is None:
             break
         where, obj = f"{bad[0]} of {where}", bad[1]
-    return f"{where} is a {type(obj).__module__}.{type(obj).__qualname__} ({shown(obj, 60)}), which cannot be pickled"
+    kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
+    return f"{where} is a {kind} ({shown(obj, 60)}), which cannot be pickled"
 
 
 def _pickles(obj: Any) -> bool:

@@ -61,8 +61,7 @@ class Server:
         """Start a worker that inherits these descriptors; its pid and, on Linux, its pidfd."""
         self._control.send(("start", number))
         socket.send_fds(self._socket, [b"."], list(fds))
-        kind, *rest = self._receive_until("started")
-        pid, has_pidfd = rest
+        _, pid, has_pidfd = self._receive_until("started")
         if not has_pidfd:
             return pid, None
         return pid, socket.recv_fds(self._socket, 1, 1)[1][0]
@@ -207,9 +206,11 @@ class _Nursery:
     def _start(self, number: int) -> None:
         _, fds, _, _ = socket.recv_fds(self._socket, 1, 3)
         pipes = [os.pipe(), os.pipe()]
-        outfit = Outfit(number, os.getpid(), *fds, (pipes[0][1], pipes[1][1]))
+        channel, memory, store = fds
+        outputs_w = (pipes[0][1], pipes[1][1])
+        outfit = Outfit(number, os.getpid(), channel, memory, store, outputs_w)
         pid = self._fork_worker(outfit) if self._fork else _spawn_worker(outfit)
-        for fd in (*outfit.fds, *outfit.output_fds):  # type: ignore[misc]
+        for fd in (*outfit.fds, *outputs_w):
             os.close(fd)
         prefix = f"[worker {number}] ".encode()
         outputs = tuple(_Output(r, target, prefix) for target, (r, _) in enumerate(pipes, start=1))
@@ -286,7 +287,7 @@ def main(control_fd: int, parent_pid: int) -> None:
 def run_worker(outfit: Outfit) -> int:
     """A worker's program, whatever started it; the exit code."""
     become_worker(outfit)
-    from shoal.engine.backends.process import work
+    from shoal.engine.backends.process.inside import work
 
     try:
         work(outfit)

@@ -7,7 +7,7 @@ elsewhere it has one until the other side has opened it.
 
 from __future__ import annotations
 
-import _multiprocessing
+import _multiprocessing  # type: ignore[import-not-found]
 import ctypes
 import os
 import secrets

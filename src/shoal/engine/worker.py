@@ -11,155 +11,35 @@ A step usually carries no message either way: its actions, results and infos are
 
 from __future__ import annotations
 
-import array
-import contextlib
-import logging
 import time
-import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import gymnasium
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
 from shoal.engine.actions import Loose
-from shoal.engine.cells import BatchedCell, Cell, Desk, Outcome, ResetArgs
-from shoal.engine.infos import Columns, ColumnSpec, InfoWriter, OddInfo
+from shoal.engine.cells import BatchedCell, Cell, Desk, Outcome
+from shoal.engine.commands import (
+    MARK_ENV,
+    MARK_PHASE,
+    MARK_SINCE_NS,
+    PHASES,
+    Call,
+    Command,
+    Failure,
+    PlanReset,
+    Reply,
+    Reset,
+    SetAttr,
+    Step,
+    failure_of,
+)
+from shoal.engine.infos import Columns, InfoWriter
 from shoal.engine.rows import Rows
-from shoal.errors import ConfigError, ContractError, EnvRaised, RemoteTraceback, ShoalError, shown
-from shoal.seeding import Seed
-
-Factory = Callable[[], Any]
+from shoal.errors import ContractError, shown
 
 REFUSED_CALLS = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 _CALL_DIRECTLY = "Trying to call function `{0}` with `call`, use `{0}` directly instead."
-
-
-@dataclass(slots=True)
-class Step:
-    """Step all environments of the share, or those marked in `rows.asked`."""
-
-    slot: int
-    everyone: bool = True
-    columns: Sequence[ColumnSpec] = ()
-    """New info columns, to be made before anything else."""
-    objects: dict[int, Any] | None = None
-    """Parts of actions that have no row, or `Loose` actions, by env id."""
-
-    @property
-    def is_light(self) -> bool:
-        """Nothing but what fits into a signal."""
-        return not self.columns and self.objects is None
-
-
-@dataclass(slots=True)
-class Reset:
-    """Reset these environments, each with its own seed and options."""
-
-    slot: int
-    args: dict[int, ResetArgs]
-
-
-@dataclass(slots=True)
-class PlanReset:
-    """What the next automatic reset of these environments uses."""
-
-    args: dict[int, ResetArgs]
-
-
-@dataclass(slots=True)
-class Call:
-    """Call a method (or read an attribute) of each of these environments."""
-
-    name: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    env_ids: Sequence[int]
-
-
-@dataclass(slots=True)
-class SetAttr:
-    """Set an attribute of environments, each to its own value."""
-
-    name: str
-    values: dict[int, Any]
-
-
-Command = Step | Reset | PlanReset | Call | SetAttr
-
-
-@dataclass(slots=True)
-class Failure:
-    """An exception of one environment, ready to travel."""
-
-    env_ids: tuple[int, ...]
-    phase: str
-    error: BaseException | None
-    """None where it could not be pickled."""
-    kind: str
-    text: str
-    trace: str
-    seed: Seed = None
-    episode: int = 0
-    length: int = 0
-    action: str = ""
-
-    def as_error(self, worker: int, pid: int | None) -> ShoalError:
-        """The exception that the caller raises for it, with the original as its cause."""
-        which = f"env {self.env_ids[0]}" if len(self.env_ids) == 1 else f"envs {self.env_ids}"
-        place = f"worker {worker}" + (f", pid {pid}" if pid else "")
-        if isinstance(self.error, ConfigError):
-            return self.error
-        if isinstance(self.error, ContractError):
-            return ContractError(f"{which}, in {self.phase} ({self._when()}{place}): {self.text}")
-        raised = EnvRaised(
-            f"{which} raised {self.kind} in {self.phase} ({self._when()}{place}): {self.text}\n"
-            "Its own traceback follows as the cause.",
-            worker=worker,
-            env_ids=self.env_ids,
-            phase=self.phase,
-            pid=pid,
-        )
-        remote = RemoteTraceback(self.trace)
-        if self.error is not None:
-            if self.error.__traceback__ is None:
-                self.error.__cause__ = remote
-            raised.__cause__ = self.error
-        else:
-            raised.__cause__ = remote
-        return raised
-
-    def _when(self) -> str:
-        parts = [f"episode {self.episode}, step {self.length}"] if self.episode else []
-        parts += [f"seed {self.seed}"] if self.seed is not None else []
-        parts += [f"action {self.action}"] if self.action else []
-        return "".join(f"{part}; " for part in parts)
-
-
-@dataclass(slots=True)
-class Reply:
-    """What a worker has to say beyond its rows."""
-
-    failures: list[Failure] = field(default_factory=list)
-    odd_infos: list[OddInfo] = field(default_factory=list)
-    objects: dict[int, tuple[Any, ...]] = field(default_factory=dict)
-    final_objects: dict[int, tuple[Any, ...]] = field(default_factory=dict)
-    final_scalars: dict[int, Any] = field(default_factory=dict)
-    results: dict[int, Any] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    logs: list[logging.LogRecord] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """What the caller must know of a share before rows can be made."""
-
-    spaces: tuple[tuple[gymnasium.Space[Any], gymnasium.Space[Any]], ...]
-    """Observation and action space, one pair per cell."""
-    widths: tuple[int, ...]
-    metadata: dict[str, Any]
-    render_mode: str | None
 
 
 class Channel(Protocol):
@@ -168,15 +48,6 @@ class Channel(Protocol):
     def get(self) -> Command | None: ...
 
     def answer(self, reply: Reply | None) -> None: ...
-
-
-MARK_ENV, MARK_PHASE, MARK_SINCE_NS = range(3)
-PHASES = ("idle", "construct", "reset", "step", "set_next_reset", "call", "set_attr", "close")
-
-
-def private_mark() -> memoryview:
-    """Where a worker writes down what it is at, if nobody watches it from another process."""
-    return memoryview(array.array("q", [0] * 3))
 
 
 class Share:
@@ -202,6 +73,7 @@ class Share:
         """Give every cell its row. From here on commands can be executed."""
         self.rows = rows
         self._first, self._end = self.env_ids[0], self.env_ids[-1] + 1
+        self._all: Any = slice(self._first, self._end)
         self._infos = InfoWriter(Columns(rows), self._first, len(self.env_ids))
         self._desk = Desk(rows, self._infos, self._note, mode, check_finite, {})
         for cell in self.cells:
@@ -233,8 +105,9 @@ class Share:
         """Step environments and write rewards and flags once for all of them."""
         for spec in command.columns:
             self._infos.columns.add(spec)
+        cells: Sequence[Any]
         if command.everyone:
-            cells, where = self.cells, slice(self._first, self._end)
+            cells, where = self.cells, self._all
             self._infos.clear()
         else:
             cells, where = self._asked_cells()
@@ -398,104 +271,3 @@ def serve(channel: Channel, share: Share) -> None:
     """Execute commands until there are no more."""
     while (command := channel.get()) is not None:
         channel.answer(execute(command, share))
-
-
-def build(
-    factories: Sequence[Factory],
-    first_id: int,
-    count: int,
-    catch: type[BaseException],
-    mark: memoryview | None = None,
-    timed: bool = False,
-) -> Share:
-    """Make the `count` environments of a share, from one factory for each or one for all.
-
-    What a factory raises gets out, with the number of its environment as `env_id`.
-    """
-    mark = private_mark() if mark is None else mark
-    mark[MARK_PHASE] = PHASES.index("construct")
-    cells: list[Any] = []
-    built = 0
-    try:
-        while built < count:
-            mark[MARK_ENV] = first_id + built
-            factory = factories[built] if len(factories) > 1 else factories[0]
-            cells.append(_cell_for(factory(), first_id + built))
-            built += len(cells[-1].env_ids)
-        _check_fits(cells, built, count)
-    except BaseException as error:
-        for cell in cells:
-            with contextlib.suppress(Exception):
-                cell.env.close()
-        with contextlib.suppress(Exception):
-            error.env_id = mark[MARK_ENV]  # type: ignore[attr-defined]
-        raise
-    mark[MARK_PHASE] = 0
-    return Share(cells, catch, mark, timed)
-
-
-def _check_fits(cells: Sequence[Any], built: int, count: int) -> None:
-    if len({type(cell) for cell in cells}) > 1:
-        raise ConfigError("some factories give plain environments, others vector environments.")
-    if built > count:
-        width = len(cells[-1].env_ids)
-        raise ConfigError(
-            f"a vector environment of {width} counts as {width} environments, and a worker's share "
-            f"of {count} is no multiple of that. Choose num_envs and num_workers so that it is."
-        )
-
-
-def _cell_for(env: Any, env_id: int) -> Cell | BatchedCell:
-    if isinstance(env, VectorEnv):
-        return BatchedCell(env, env_id)
-    if isinstance(env, gymnasium.Env) or _looks_like_env(env):
-        return Cell(env, env_id)
-    if hasattr(env, "agent_selection") or hasattr(env, "agent_iter"):
-        raise ConfigError(
-            _NOT_HERE.format(env_id, type(env).__name__, "agents taking turns", "make_turns")
-        )
-    if hasattr(env, "possible_agents") or hasattr(env, "agents"):
-        raise ConfigError(
-            _NOT_HERE.format(env_id, type(env).__name__, "a team of agents", "make_team")
-        )
-    raise ConfigError(
-        f"env {env_id} is a {type(env).__name__}, not a gymnasium.Env: the factory must return one."
-    )
-
-
-_NOT_HERE = "env {} is a {}, {} (PettingZoo). Use shoal.{}(...) for it."
-
-
-def _looks_like_env(env: Any) -> bool:
-    names = ("reset", "step", "observation_space", "action_space")
-    return all(hasattr(env, name) for name in names) and not callable(env.observation_space)
-
-
-def describe(share: Share) -> Built:
-    """What the caller must know before it can make rows."""
-    env = share.cells[0].env
-    first = (share.cells[0].observation_space, share.cells[0].action_space)
-    pairs = [(cell.observation_space, cell.action_space) for cell in share.cells]
-    return Built(
-        # Equal spaces as one object: it is pickled once then.
-        spaces=tuple(first if pair == first else pair for pair in pairs),
-        widths=tuple(len(cell.env_ids) for cell in share.cells),
-        metadata=dict(getattr(env, "metadata", None) or {}),
-        render_mode=getattr(env, "render_mode", None),
-    )
-
-
-def failure_of(
-    error: BaseException, env_ids: tuple[int, ...] = (), phase: str = "construct"
-) -> Failure:
-    """An exception as it travels."""
-    env_ids = env_ids or (getattr(error, "env_id", 0),)
-    trace = "".join(traceback.format_exception(error))
-    return Failure(env_ids, phase, error, type(error).__name__, _text_of(error), trace)
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as problem:
-        return f"<its text could not be made: {type(problem).__name__}>"

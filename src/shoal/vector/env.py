@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,8 +12,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from shoal.engine.cells import ResetArgs
-from shoal.engine.pool import CLOSE_TIMEOUT_S, Pool
+from shoal.engine.commands import ResetArgs
+from shoal.engine.crew import CLOSE_TIMEOUT_S
+from shoal.engine.pool import Pool
 from shoal.errors import ContractError, shown
 from shoal.layout import Array
 from shoal.seeding import Seed, seeds_of
@@ -60,7 +62,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
 
     # --- Gymnasium's contract ---------------------------------------------------------------
 
-    def reset(  # type: ignore[override]
+    def reset(
         self, *, seed: int | Sequence[Seed] | None = None, options: Options = None
     ) -> tuple[Any, dict[str, Any]]:
         """Reset all environments, or those in `options["reset_mask"]`.
@@ -75,7 +77,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         seeds = seeds_of(seed, self.num_envs)
         every = self._options_for(options, self.num_envs)
         self._pool.reset({i: ResetArgs(seeds[i], every[i]) for i in ids})
-        return self._pool.results()
+        return self._pool.reset_results()
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """One step of every environment, whatever `batch_size` is."""
@@ -95,7 +97,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
+    @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """The generator of each environment (a copy, where it lives in another process)."""
         return self.get_attr("np_random")
@@ -120,7 +122,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         """
         ids, args = self._reset_args(env_ids, seeds, options)
         self._pool.reset(args)
-        return self._pool.results(ids)
+        return self._pool.reset_results(ids)
 
     def set_next_reset(
         self,
@@ -184,7 +186,8 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         wrong = [i for i in ids if not 0 <= i < self.num_envs]
         if wrong or len(set(ids)) < len(ids) or not ids:
             raise ContractError(
-                f"env_ids are {shown(ids)}; expected different numbers from 0 to {self.num_envs - 1}."
+                f"env_ids are {shown(ids)}; expected different numbers "
+                f"from 0 to {self.num_envs - 1}."
             )
         return ids
 
@@ -231,30 +234,27 @@ def check_reset_mask(mask: Any, num_envs: int) -> Array:
         raise TypeError(f"{name} must have `dtype=np.bool_`, got {mask.dtype}")
     if not mask.any():
         raise ValueError(
-            f"{name} must contain a boolean array with at least one True value, got reset_mask={mask}"
+            f"{name} must contain a boolean array with at least one True value, "
+            f"got reset_mask={mask}"
         )
     return mask
 
 
 def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
     """The entries of `stats()`."""
-    import time
-
-    alive_s = time.perf_counter() - pool.opened
-    returns = [one[0] for one in pool.episodes]
-    lengths = [one[1] for one in pool.episodes]
+    alive_s, tally = time.perf_counter() - pool.opened, pool.tally
     return {
         "backend": pool.backend.name,
         "reason": reason,
         "num_envs": pool.num_envs,
         "num_workers": len(pool.workers),
-        "steps": pool.steps,
-        "steps_per_s": pool.steps / alive_s if alive_s > 0 else 0.0,
-        "busy_fraction": pool.busy_fractions(),
-        "wait_s": pool.wait_s,
-        "episodes": pool.num_episodes,
-        "episode_returns": returns,
-        "episode_lengths": lengths,
-        "rows_bytes": pool.rows.shape.nbytes(),
         "start_s": pool.start_s,
+        "rows_bytes": pool.rows.shape.nbytes(),
+        "steps": tally.steps,
+        "steps_per_s": tally.steps / alive_s,
+        "wait_s": pool.wait_s,
+        "busy_fraction": pool.busy_fractions(),
+        "episodes": tally.num_episodes,
+        "episode_returns": [episode_return for episode_return, _ in tally.episodes],
+        "episode_lengths": [length for _, length in tally.episodes],
     }

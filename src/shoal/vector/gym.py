@@ -23,9 +23,9 @@ from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import batch_differing_spaces, iterate
 
 from shoal.engine.backends import Terms
-from shoal.engine.cells import ResetArgs
-from shoal.engine.pool import CLOSE_TIMEOUT_S, Pool
-from shoal.engine.worker import Factory
+from shoal.engine.commands import Factory, ResetArgs
+from shoal.engine.crew import CLOSE_TIMEOUT_S
+from shoal.engine.pool import Pool
 from shoal.errors import ConfigError, ContractError, EnvRaised, RemoteTraceback
 from shoal.layout import Array, Layout
 from shoal.seeding import Seed, seeds_of
@@ -62,7 +62,7 @@ class _DropIn(VectorEnv):
             autoreset=self.autoreset_mode,
             start_method=settings.get("start_method"),
             step_timeout_s=settings.get("step_timeout_s"),
-            preload=("numpy", "gymnasium", "shoal.engine.backends.process", *source.preload),
+            preload=("numpy", "gymnasium", "shoal.engine.backends.process.inside", *source.preload),
         )
         try:
             return make_pool(
@@ -185,8 +185,8 @@ class AsyncVectorEnv(_DropIn):
         self._state = AsyncState.DEFAULT
         if worker is not None:
             raise ConfigError(
-                "a custom `worker` serves Gymnasium's pipes, which do not exist here. Put what it "
-                "does into a wrapper around the environment, or use gymnasium.vector.AsyncVectorEnv."
+                "a custom `worker` serves Gymnasium's pipes, which do not exist here. Put what "
+                "it does into a wrapper, or use gymnasium.vector.AsyncVectorEnv."
             )
         super().__init__(
             env_fns,
@@ -221,7 +221,7 @@ class AsyncVectorEnv(_DropIn):
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         self._finish(AsyncState.WAITING_RESET, timeout)
-        return self._pool.results()
+        return self._pool.reset_results()
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         self.step_async(actions)
@@ -270,7 +270,8 @@ class AsyncVectorEnv(_DropIn):
         if self._state is not AsyncState.DEFAULT:
             pending, self._state = self._state, AsyncState.DEFAULT
             logger.warn(
-                f"Calling `close` while waiting for a pending call to `{pending.value}` to complete."
+                f"Calling `close` while waiting for a pending call to `{pending.value}` "
+                "to complete."
             )
         self._pool.close(CLOSE_TIMEOUT_S if timeout is None else timeout)
 
@@ -378,6 +379,6 @@ def _refuse_custom_spaces(space: Space[Any]) -> None:
     for leaf in Layout(space).leaves:
         if not leaf.is_array and not type(leaf.space).__module__.startswith("gymnasium.spaces"):
             raise ValueError(
-                "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable this "
-                "feature with `shared_memory=False` however this is slower."
+                "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable "
+                "this feature with `shared_memory=False` however this is slower."
             )

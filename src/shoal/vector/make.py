@@ -10,8 +10,9 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from shoal.engine.backends import Backend, Terms
+from shoal.engine.compare import SameSpace
 from shoal.engine.machine import usable_cores
-from shoal.engine.pool import Pool, PoolPlan, SameSpace
+from shoal.engine.pool import Pool, PoolPlan
 from shoal.errors import ConfigError, shown, suggest
 from shoal.vector.env import VectorEnv
 from shoal.vector.source import Resolved, Source, Wrapper, resolve
@@ -77,7 +78,7 @@ def make(
         start_timeout_s=faults.start_timeout_s,
         step_timeout_s=step_timeout_s,
         start_method=start_method and choose("start_method", start_method, START_METHODS),
-        preload=("numpy", "gymnasium", "shoal.engine.backends.process", *source.preload),
+        preload=("numpy", "gymnasium", "shoal.engine.backends.process.inside", *source.preload),
     )
     pool = make_pool(source, name, count, num_workers, terms, copy=copy)
     return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)

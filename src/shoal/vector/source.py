@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from shoal.engine.worker import Factory
+from shoal.engine.commands import Factory
 from shoal.errors import ConfigError, shown, suggest
 
 Wrapper = Callable[[Any], Any]
@@ -73,7 +73,7 @@ def _make_from_spec(spec: EnvSpec, **kwargs: Any) -> Any:
 
 def _names_a_factory(name: str) -> bool:
     """'module:factory', and not Gymnasium's own 'module:EnvId-v0'."""
-    module, colon, attribute = name.partition(":")
+    _, colon, attribute = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in attribute.split("."))
 
 
@@ -108,8 +108,8 @@ def _check_maker(maker: Any) -> None:
         )
     if not callable(maker) and not isinstance(maker, str):
         raise ConfigError(
-            f"cannot make environments from {shown(maker)} ({type(maker).__name__}). Pass a Gymnasium "
-            "id, 'module:factory', an env class, a factory, or a list of factories."
+            f"cannot make environments from {shown(maker)} ({type(maker).__name__}). Pass a "
+            "Gymnasium id, 'module:factory', an env class, a factory, or a list of factories."
         )
 
 

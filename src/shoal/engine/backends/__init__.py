@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from gymnasium.vector import AutoresetMode
 
+from shoal.engine.commands import Built, Command, Factory, Failure, Reply
 from shoal.engine.rows import Rows, RowShape
-from shoal.engine.worker import Built, Command, Factory, Failure, Reply
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ import copy
 from typing import Any
 
 from shoal.engine.backends import Assignment
+from shoal.engine.build import build
+from shoal.engine.commands import Reply, failure_of
 from shoal.engine.infos import OddInfo
-from shoal.engine.worker import Reply, Share, build, failure_of
+from shoal.engine.worker import Share
 
 
 def build_here(assignment: Assignment, catch: type[BaseException]) -> Share:

@@ -13,8 +13,10 @@ from typing import Any
 from shoal.engine.backends import Assignment, Terms
 from shoal.engine.backends.local import build_here as _build
 from shoal.engine.backends.local import own
+from shoal.engine.build import describe
+from shoal.engine.commands import Built, Command, Failure, Reply
 from shoal.engine.rows import Rows, RowShape
-from shoal.engine.worker import Built, Command, Failure, Reply, Share, describe, serve
+from shoal.engine.worker import Share, serve
 from shoal.errors import WorkerTimeout
 
 

@@ -1,0 +1,152 @@
+"""Processes: true parallelism, and a crash of one worker stays its own.
+
+    caller                                          worker (one of several)
+      rows.actions ─────────shared memory────────────► rows.actions
+      go.release() ─────────semaphore────────────────► go.acquire()      spin, then park
+                                                          execute(...)
+      done.acquire() ◄──────semaphore────────────────  done.release()    (and the bell, if the
+      rows.observations ◄───shared memory────────────  rows.*             caller listens to all)
+
+A step that needs no message makes none. Everything else goes through the worker's channel, a
+socket pair, announced by the same semaphores. A death is noticed by watching the process itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+import cloudpickle
+
+from shoal.engine.backends import Assignment, Terms
+from shoal.engine.backends.process.header import LISTENING, Header
+from shoal.engine.backends.process.outside import PARK_S, Child, ForkedChild, ProcessWorker
+from shoal.engine.launch import Outfit
+from shoal.engine.machine import is_portable, usable_cores
+from shoal.engine.memory import Memory
+from shoal.engine.parcel import Parcel, Store, pack
+from shoal.engine.registry import registered
+from shoal.engine.rows import Rows, RowShape
+from shoal.engine.server import Server, run_worker
+from shoal.engine.signals import Semaphore
+from shoal.errors import ConfigError
+
+SPIN_S = 100e-6
+
+
+class ProcessBackend:
+    """Worker processes, over shared memory."""
+
+    name = "process"
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self.start_method = _start_method(terms.start_method)
+        self._memory, self._store = Memory.create(), Store()
+        self._server: Server | None = None
+        self._workers: list[ProcessWorker] = []
+        self._bell: Semaphore | None = None
+
+    def start(self, assignments: Sequence[Assignment]) -> list[ProcessWorker]:
+        if self.start_method != "fork":
+            self._server = Server(self._terms.preload, fork=self.start_method == "forkserver")
+        forked = self.start_method == "fork"
+        registry = Parcel(cloudpickle.dumps({})) if forked else registered(self._store)
+        orders = [self._order(assignment, registry) for assignment in assignments]
+        self._memory.resize(Header.nbytes(len(assignments)))
+        self._header = Header(self._memory.view())
+        for assignment in assignments:
+            ours, theirs = Pipe()
+            child = self._start_process(assignment, ours, theirs)
+            theirs.close()
+            self._workers.append(ProcessWorker(assignment, self._terms, self._header, ours, child))
+        for worker, order in zip(self._workers, orders, strict=True):
+            worker.introduce(order)
+        return self._workers
+
+    def _order(self, assignment: Assignment, registry: Parcel) -> dict[str, Any]:
+        return {
+            "factories": pack(list(assignment.factories), self._store),
+            "registry": registry,
+            "first_id": assignment.first_id,
+            "count": assignment.count,
+            "timed": self._terms.step_timeout_s is not None,
+            "log_level": logging.getLogger().level,
+        }
+
+    def _start_process(
+        self, assignment: Assignment, ours: Connection, theirs: Connection
+    ) -> Child | ForkedChild:
+        fds = (theirs.fileno(), self._memory.fd, self._store.memory.fd)
+        if self._server is not None:
+            return Child(self._server, *self._server.start(assignment.worker, fds))
+        channel, memory, store = (os.dup(fd) for fd in fds)
+        outfit = Outfit(assignment.worker, os.getpid(), channel, memory, store)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            os._exit(run_worker(outfit))
+        for fd in outfit.fds:
+            os.close(fd)
+        return ForkedChild(pid)
+
+    def make_rows(self, shape: RowShape) -> Rows:
+        offset = Header.nbytes(len(self._workers))
+        self._memory.resize(offset + shape.nbytes())
+        portable = is_portable()
+        self._bell = Semaphore.create(None if portable else self._header.bell)
+        # Spinning pays only while everyone has a core of its own.
+        spin_s = SPIN_S if len(self._workers) < usable_cores() else 0.0
+        order = {
+            "shape": shape,
+            "offset": offset,
+            "autoreset": self._terms.autoreset,
+            "check_finite": self._terms.check_finite,
+            "spin_s": spin_s,
+        }
+        for worker in self._workers:
+            worker.prepare(order, self._bell.name, spin_s)
+        return Rows(shape, self._memory.view()[offset:])
+
+    def listen(self, timeout_s: float) -> None:
+        assert self._bell is not None
+        self._bell.unlink()
+        common = self._header.common
+        common[LISTENING] = 1
+        self._bell.acquire(True, min(timeout_s, PARK_S))
+        common[LISTENING] = 0
+
+    def close(self) -> None:
+        if self._bell is not None:
+            self._bell.unlink()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._memory.close()
+        self._store.memory.close()
+
+
+def _start_method(asked: str | None) -> str:
+    if os.name == "nt":
+        raise ConfigError(
+            "backend='process' does not exist on Windows yet. Use backend='thread' or 'serial'."
+        )
+    if asked is None:
+        return "spawn" if is_portable() else "forkserver"
+    if asked in ("fork", "forkserver") and (is_portable() or not hasattr(os, "fork")):
+        raise ConfigError(
+            f"start_method={asked!r} needs fork, which is not used here. Use 'spawn'."
+        )
+    torch = sys.modules.get("torch")
+    if asked == "fork" and torch is not None and torch.cuda.is_initialized():
+        raise ConfigError(
+            "start_method='fork' cannot be used once CUDA is initialised: the fork would inherit a "
+            "broken CUDA. Use 'forkserver' or 'spawn', or create the environments first."
+        )
+    return asked

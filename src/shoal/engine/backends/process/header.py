@@ -1,0 +1,41 @@
+"""The head of the shared memory: where the signals of all workers lie."""
+
+from __future__ import annotations
+
+from shoal.engine.signals import SEMAPHORE_BYTES
+
+WORDS = 16
+OP, SLOT, HAS_REPLY, BUSY_NS = 4, 5, 6, 7
+"""Words of a worker; the first ones are its mark."""
+STEP_ALL, STEP_SOME, MESSAGE, END = range(4)
+"""What the word OP says: the kinds of command."""
+LISTENING = 0
+"""Common word: whether the caller waits for any worker."""
+_BLOCK_BYTES = 2 * SEMAPHORE_BYTES + 8 * WORDS
+
+
+class Header:
+    """The head of the shared memory: the bell, then for each worker two semaphores and words."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+
+    @staticmethod
+    def nbytes(num_workers: int) -> int:
+        return SEMAPHORE_BYTES * 2 + num_workers * _BLOCK_BYTES
+
+    def place(self, worker: int, index: int) -> memoryview:
+        at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES + index * SEMAPHORE_BYTES
+        return self._view[at : at + SEMAPHORE_BYTES]
+
+    def words(self, worker: int) -> memoryview:
+        at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES + 2 * SEMAPHORE_BYTES
+        return self._view[at : at + 8 * WORDS].cast("q")
+
+    @property
+    def bell(self) -> memoryview:
+        return self._view[:SEMAPHORE_BYTES]
+
+    @property
+    def common(self) -> memoryview:
+        return self._view[SEMAPHORE_BYTES : 2 * SEMAPHORE_BYTES].cast("q")

@@ -1,0 +1,46 @@
+"""Whether all environments of a pool have the same spaces, and if not, where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from shoal.errors import ConfigError
+
+Space = gymnasium.Space[Any]
+SameSpace = Callable[[Space, Space], bool]
+
+
+def compare(kind: str, first: Space, other: Space, env_id: int, same: SameSpace) -> None:
+    if other is first or same(first, other):
+        return
+    key, expected, got = _difference(first, other)
+    raise ConfigError(
+        f"the {kind} space of env {env_id} differs from that of env 0"
+        f"{f' at {key}' if key else ''}: expected {expected}, got {got}. "
+        "All environments of a pool must have the same spaces."
+    )
+
+
+def _difference(first: Space, other: Space, key: str = "") -> tuple[str, Space, Space]:
+    """The innermost place where two spaces differ."""
+    spaces = gymnasium.spaces
+    if (
+        isinstance(first, spaces.Dict)
+        and isinstance(other, spaces.Dict)
+        and first.keys() == other.keys()
+    ):
+        for name in first:
+            if first[name] != other[name]:
+                return _difference(first[name], other[name], f"{key}[{name!r}]")
+    if (
+        isinstance(first, spaces.Tuple)
+        and isinstance(other, spaces.Tuple)
+        and len(first) == len(other)
+    ):
+        for k in range(len(first)):
+            if first[k] != other[k]:
+                return _difference(first[k], other[k], f"{key}[{k}]")
+    return key, first, other

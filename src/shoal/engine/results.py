@@ -1,0 +1,129 @@
+"""From rows to what a caller gets: batches, infos, last observations, and a tally of episodes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.engine.commands import Reply
+from shoal.engine.infos import Columns, ColumnSpec, InfoReader, OddInfo
+from shoal.engine.rows import Rows
+from shoal.layout import Array
+
+_EPISODES_KEPT = 100
+
+
+class Results(NamedTuple):
+    """What some environments have come to, row k being the k-th of `env_ids`."""
+
+    observations: Any
+    rewards: Array
+    terminations: Array
+    truncations: Array
+    infos: dict[str, Any]
+    env_ids: Array
+
+
+class Tally:
+    """What the engine counts by itself."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.num_episodes = 0
+        self.episodes: deque[tuple[float, int]] = deque(maxlen=_EPISODES_KEPT)
+        """Return and length of the latest episodes."""
+
+
+class Reader:
+    """Reads rows, and keeps what came beside them until it is handed out."""
+
+    def __init__(self, rows: Rows, copy: bool) -> None:
+        self.tally = Tally()
+        self._rows, self._copy = rows, copy
+        self._infos = InfoReader(Columns(rows))
+        self._all_ids = np.arange(rows.shape.num_envs)
+        self._odd: dict[int, list[OddInfo]] = {}
+        self._objects: dict[int, tuple[Any, ...]] = {}
+        self._final_objects: dict[int, tuple[Any, ...]] = {}
+        self._final_scalars: dict[int, Any] = {}
+
+    def absorb(self, reply: Reply) -> list[ColumnSpec]:
+        """Keep what a worker sent beside its rows; returns info columns that are new."""
+        self._objects.update(reply.objects)
+        self._final_objects.update(reply.final_objects)
+        self._final_scalars.update(reply.final_scalars)
+        for odd in reply.odd_infos:
+            self._odd.setdefault(odd.env_id, []).append(odd)
+        return self._infos.discover(reply.odd_infos)
+
+    def collect(self, slot: int, env_ids: Sequence[int] | None) -> Results:
+        """The results of a step of these environments (None: of all)."""
+        rows, ids = self._rows, slice(None) if env_ids is None else env_ids
+        rewards, terminations, truncations = (
+            array[slot][ids] for array in (rows.rewards, rows.terminations, rows.truncations)
+        )
+        if env_ids is None and self._copy:  # an index by a list has copied already
+            rewards, terminations = rewards.copy(), terminations.copy()
+            truncations = truncations.copy()
+        infos = self.infos(env_ids)
+        self.tally.steps += len(rewards)
+        ended = terminations | truncations
+        if ended.any():
+            self._note_ends(np.flatnonzero(ended), env_ids, infos, len(rewards))
+        numbers = self._all_ids if env_ids is None else np.asarray(env_ids)
+        observations = self.observe(slot, env_ids)
+        return Results(observations, rewards, terminations, truncations, infos, numbers)
+
+    def infos(self, env_ids: Sequence[int] | None) -> dict[str, Any]:
+        """The infos of these environments, in Gymnasium's form; each is handed out once."""
+        odd: list[OddInfo] = []
+        if self._odd:
+            ids = self._all_ids.tolist() if env_ids is None else env_ids
+            odd = [one for env_id in ids for one in self._odd.pop(env_id, ())]
+        return self._infos.collect(env_ids, odd)
+
+    def observe(self, slot: int, env_ids: Sequence[int] | None) -> Any:
+        """The observations of these environments (None: of all), batched as their space says."""
+        layout, arrays = self._rows.shape.observation, iter(self._rows.observations[slot])
+        parts: list[Any] = []
+        position = 0
+        for leaf in layout.leaves:
+            if leaf.is_array:
+                array = next(arrays)
+                if env_ids is not None:
+                    parts.append(array[env_ids])
+                else:
+                    parts.append(array.copy() if self._copy else array)
+                continue
+            ids = self._all_ids.tolist() if env_ids is None else env_ids
+            parts.append(layout.batch_objects(leaf, [self._objects[i][position] for i in ids]))
+            position += 1
+        return layout.assemble(parts)
+
+    def _note_ends(
+        self, rows: Array, env_ids: Sequence[int] | None, infos: dict[str, Any], count: int
+    ) -> None:
+        ids = rows if env_ids is None else np.asarray(env_ids)[rows]
+        returns, lengths = self._rows.episode_returns[ids], self._rows.episode_lengths[ids]
+        self.tally.episodes.extend(zip(returns.tolist(), lengths.tolist(), strict=True))
+        self.tally.num_episodes += len(ids)
+        if self._rows.shape.keeps_finals:
+            finals, mask = np.full(count, None, dtype=object), np.zeros(count, dtype=np.bool_)
+            for row, env_id in zip(rows, ids.tolist(), strict=True):
+                finals[row], mask[row] = self._final(env_id), True
+            infos["final_obs"], infos["_final_obs"] = finals, mask
+
+    def _final(self, env_id: int) -> Any:
+        layout = self._rows.shape.observation
+        if env_id in self._final_scalars:
+            return self._final_scalars.pop(env_id)
+        arrays, objects = iter(self._rows.finals), iter(self._final_objects.pop(env_id, ()))
+        return layout.assemble(
+            [
+                next(arrays)[env_id].copy() if leaf.is_array else next(objects)
+                for leaf in layout.leaves
+            ]
+        )
