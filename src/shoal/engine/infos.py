@@ -126,14 +126,26 @@ class InfoReader:
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
 
-    def collect(self, env_ids: Sequence[int] | None, odd: Sequence[OddInfo]) -> dict[str, Any]:
-        """The infos of these environments (None: of all), row k being the k-th of them."""
+    def collect(
+        self,
+        env_ids: Sequence[int] | None,
+        odd: Sequence[OddInfo],
+        only: Sequence[int] | None = None,
+    ) -> dict[str, Any]:
+        """The infos of these environments (None: of all), row k being the k-th of them.
+
+        `only` names those whose infos are wanted; the rows of the others are empty.
+        """
         infos: dict[str, Any] = {}
         if not self.columns.all and not odd:
             return infos
         ids = slice(None) if env_ids is None else env_ids
         count = self.columns.num_envs if env_ids is None else len(env_ids)
         used = self.columns._present[: len(self.columns.all), ids]
+        if only is not None:
+            wanted = np.zeros(self.columns.num_envs, dtype=np.bool_)
+            wanted[only] = True
+            used = used & wanted[ids]
         for index in np.flatnonzero(used.any(axis=1)):
             column = self.columns.all[index]
             self._add_column(infos, column, used[index].copy(), ids)

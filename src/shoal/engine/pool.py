@@ -8,6 +8,7 @@ from `send` until `recv` hands out its result, and nothing else may be asked of 
 from __future__ import annotations
 
 import logging
+import operator
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
@@ -57,7 +57,7 @@ class PoolPlan:
     copy: bool = True
     strict_actions: bool = True
     """Whether actions must fit their space; if not, they reach the environments as they are."""
-    same_observation_space: SameSpace = gymnasium.Space.__eq__
+    same_observation_space: SameSpace = operator.eq
 
     def assignments(self) -> list[Assignment]:
         """Contiguous blocks, as even as possible."""
@@ -99,7 +99,7 @@ class Pool:
             for (observation, action), width in zip(one.spaces, one.widths, strict=True):
                 same = self.plan.same_observation_space
                 compare("observation", self.single_observation_space, observation, env_id, same)
-                compare("action", self.single_action_space, action, env_id, gymnasium.Space.__eq__)
+                compare("action", self.single_action_space, action, env_id, operator.eq)
                 env_id += width
         shape = RowShape(
             num_envs=self.num_envs,
@@ -122,6 +122,7 @@ class Pool:
         self._slot = 0
         self._steps = [Step(slot) for slot in range(self.rows.shape.slots)]
         self._resets_next = np.zeros(self.num_envs, dtype=np.bool_)
+        self._reset_ids: list[int] | None = None
         workers = range(len(assignments))
         self._news: list[list[ColumnSpec]] = [[] for _ in workers]
         self._started: list[int] = []
@@ -178,11 +179,17 @@ class Pool:
         for array in flags:
             array[self._slot, ids] = 0
         self._resets_next[ids] = False
+        self._reset_ids = ids if len(ids) < self.num_envs else None
         self._start({i: Reset(self._slot, part) for i, part in self._by_worker(args).items()})
 
     def reset_results(self, env_ids: Sequence[int] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Observations and infos after a reset: of all environments, or of these in this order."""
-        return self._reader.observe(self._slot, env_ids), self._reader.infos(env_ids)
+        """What the reset that was finished last has come to.
+
+        Observations of all environments and infos of those that were reset; or observations and
+        infos of these environments, in this order.
+        """
+        only = self._reset_ids if env_ids is None else None
+        return self._reader.observe(self._slot, env_ids), self._reader.infos(env_ids, only)
 
     def plan_reset(self, args: dict[int, ResetArgs]) -> None:
         """What the next automatic reset of these environments uses, once."""

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from shoal.engine.commands import Reply
 from shoal.engine.infos import Columns, ColumnSpec, InfoReader, OddInfo
 from shoal.engine.rows import Rows
-from shoal.layout import Array
+from shoal.layout import Array, Leaf
 
 _EPISODES_KEPT = 100
 
@@ -77,13 +78,19 @@ class Reader:
         observations = self.observe(slot, env_ids)
         return Results(observations, rewards, terminations, truncations, infos, numbers)
 
-    def infos(self, env_ids: Sequence[int] | None) -> dict[str, Any]:
-        """The infos of these environments, in Gymnasium's form; each is handed out once."""
+    def infos(
+        self, env_ids: Sequence[int] | None, only: Sequence[int] | None = None
+    ) -> dict[str, Any]:
+        """The infos of these environments (None: of all), in Gymnasium's form.
+
+        `only` leaves the rows of all others empty.
+        """
         odd: list[OddInfo] = []
         if self._odd:
             ids = self._all_ids.tolist() if env_ids is None else env_ids
+            ids = ids if only is None else only
             odd = [one for env_id in ids for one in self._odd.pop(env_id, ())]
-        return self._infos.collect(env_ids, odd)
+        return self._infos.collect(env_ids, odd, only)
 
     def observe(self, slot: int, env_ids: Sequence[int] | None) -> Any:
         """The observations of these environments (None: of all), batched as their space says."""
@@ -123,7 +130,12 @@ class Reader:
         arrays, objects = iter(self._rows.finals), iter(self._final_objects.pop(env_id, ()))
         return layout.assemble(
             [
-                next(arrays)[env_id].copy() if leaf.is_array else next(objects)
+                _own_row(leaf, next(arrays), env_id) if leaf.is_array else next(objects)
                 for leaf in layout.leaves
             ]
         )
+
+
+def _own_row(leaf: Leaf, array: Array, env_id: int) -> Any:
+    """A copy of one row: a number for Discrete, an array (of no dimension, perhaps) for others."""
+    return array[env_id] if isinstance(leaf.space, Discrete) else array[env_id, ...].copy()

@@ -1,0 +1,62 @@
+"""One fixture runs a test on every backend; serial is the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import shoal
+
+
+class Setting(NamedTuple):
+    """Where the environments of a test run."""
+
+    backend: str
+    num_workers: int
+    portable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.backend}{self.num_workers}{'-portable' if self.portable else ''}"
+
+
+SETTINGS = [
+    Setting("serial", 1),
+    *(Setting("thread", workers) for workers in (1, 2, 3)),
+    *(Setting("process", workers) for workers in (1, 2, 3)),
+    Setting("process", 2, portable=True),
+]
+ISOLATED = [setting for setting in SETTINGS if setting.backend == "process"]
+
+Make = Callable[..., shoal.VectorEnv]
+
+
+@pytest.fixture(params=SETTINGS, ids=str)
+def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Setting:
+    """Every backend, with 1, 2 and 3 workers, and what other systems than Linux get."""
+    chosen: Setting = request.param
+    if chosen.portable:
+        monkeypatch.setenv("SHOAL_PORTABLE", "1")
+    return chosen
+
+
+@pytest.fixture
+def make(setting: Setting) -> Iterator[Make]:
+    """`shoal.make` on the backend of this test; closes whatever it made."""
+    made: list[shoal.VectorEnv] = []
+
+    def make_on_setting(env: Any, num_envs: int = 8, **kwargs: Any) -> shoal.VectorEnv:
+        kwargs = {"backend": setting.backend, "num_workers": setting.num_workers} | kwargs
+        made.append(shoal.make(env, num_envs, **kwargs))
+        return made[-1]
+
+    yield make_on_setting
+    for envs in made:
+        envs.close()
+
+
+@pytest.fixture(params=["next_step", "same_step", "disabled"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Each autoreset mode."""
+    return str(request.param)
