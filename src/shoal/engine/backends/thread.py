@@ -5,6 +5,7 @@ Every wait is a plain lock used as a binary semaphore: commands and answers stri
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -109,7 +110,8 @@ class ThreadWorker:
         if share is None:
             return []
         self._command = None
-        self._go.set()
+        with contextlib.suppress(RuntimeError):  # raised if it has not yet taken the last command
+            self._go.set()
         self._thread.join(max(0.0, deadline - time.monotonic()))
         return self._failures
 
