@@ -39,9 +39,7 @@ def serial_trace(world: str, mode: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_every_backend_gives_the_trace_of_the_serial_one(
-    make: Make, mode: str, world: str
-) -> None:
+def test_every_backend_gives_the_trace_of_the_serial_one(make: Make, mode: str, world: str) -> None:
     envs = make(factories(world), autoreset=mode)
     assert_same(run(envs, STEPS, mode=mode), serial_trace(world, mode))
 

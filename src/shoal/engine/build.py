@@ -10,34 +10,36 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from shoal.engine.cells import BatchedCell, Cell
-from shoal.engine.commands import MARK_ENV, MARK_PHASE, PHASES, Built, Factory, private_mark
+from shoal.engine.commands import MARK_ENV, MARK_PHASE, PHASES, Assignment, Built, private_mark
 from shoal.engine.worker import Share
 from shoal.errors import ConfigError
 
 
 def build(
-    factories: Sequence[Factory],
-    first_id: int,
-    count: int,
+    assignment: Assignment,
     catch: type[BaseException],
     mark: memoryview | None = None,
     timed: bool = False,
 ) -> Share:
-    """Make the `count` environments of a share, from one factory for each or one for all.
+    """Make the environments of a worker's share.
 
-    What a factory raises gets out, with the number of its environment as `env_id`.
+    How many a factory call makes shows when the first has been made; nothing is built to be
+    looked at. What a factory raises gets out, with the number of its environment as `env_id`.
     """
     mark = private_mark() if mark is None else mark
     mark[MARK_PHASE] = PHASES.index("construct")
     cells: list[Any] = []
-    built = 0
     try:
-        while built < count:
-            mark[MARK_ENV] = first_id + built
-            factory = factories[built] if len(factories) > 1 else factories[0]
-            cells.append(_cell_for(factory(), first_id + built))
-            built += len(cells[-1].env_ids)
-        _check_fits(cells, built, count)
+        mark[MARK_ENV] = assignment.block().start
+        first = assignment.factories[0]()
+        block = _block_for(first, assignment)
+        cells.append(_cell_for(first, block.start))
+        while (env_id := cells[-1].env_ids[-1] + 1) < block.stop:
+            mark[MARK_ENV] = env_id
+            factories = assignment.factories
+            factory = factories[len(cells)] if len(factories) > 1 else factories[0]
+            cells.append(_cell_for(factory(), env_id))
+        _check_alike(cells)
     except BaseException as error:
         for cell in cells:
             with contextlib.suppress(Exception):
@@ -49,14 +51,24 @@ def build(
     return Share(cells, catch, mark, timed)
 
 
-def _check_fits(cells: Sequence[Any], built: int, count: int) -> None:
-    if len({type(cell) for cell in cells}) > 1:
-        raise ConfigError("some factories give plain environments, others vector environments.")
-    if built > count:
-        width = len(cells[-1].env_ids)
+def _block_for(env: Any, assignment: Assignment) -> range:
+    """The ids of this share, now that it is known how many environments `env` counts as."""
+    width = env.num_envs if isinstance(env, VectorEnv) else 1
+    num_envs, num_workers = assignment.num_envs, assignment.num_workers
+    if num_envs % width or num_envs // width < num_workers:
         raise ConfigError(
-            f"a vector environment of {width} counts as {width} environments, and a worker's share "
-            f"of {count} is no multiple of that. Choose num_envs and num_workers so that it is."
+            f"a vector environment of {width} counts as {width} environments: num_envs={num_envs} "
+            f"must be a multiple of that, with one at least for each of {num_workers} workers."
+        )
+    return assignment.block(width)
+
+
+def _check_alike(cells: Sequence[Any]) -> None:
+    kinds = {(type(cell), len(cell.env_ids)) for cell in cells}
+    if len(kinds) > 1:
+        raise ConfigError(
+            "the factories give environments of different kinds: "
+            f"{sorted(f'{kind.__name__} of {width}' for kind, width in kinds)}. All must be alike."
         )
 
 
@@ -95,6 +107,7 @@ def describe(share: Share) -> Built:
         # Equal spaces as one object: it is pickled once then.
         spaces=tuple(first if pair == first else pair for pair in pairs),
         widths=tuple(len(cell.env_ids) for cell in share.cells),
+        block=range(share.env_ids[0], share.env_ids[-1] + 1),
         metadata=dict(getattr(env, "metadata", None) or {}),
         render_mode=getattr(env, "render_mode", None),
     )

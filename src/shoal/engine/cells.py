@@ -340,5 +340,7 @@ def _split_infos(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
             continue
         inner = _split_infos(values, count) if isinstance(values, dict) else values
         for k in np.flatnonzero(mask):
-            split[k][key] = inner[k]
+            # A bool must stay Python's: Gymnasium batches NumPy's as objects.
+            value = inner[k]
+            split[k][key] = bool(value) if isinstance(value, np.bool_) else value
     return split

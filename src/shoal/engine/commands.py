@@ -23,6 +23,26 @@ Factory = Callable[[], Any]
 """Makes one environment."""
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which environments a worker is to build: its even share of all of them, in one block.
+
+    There is a single factory for all, or (then each makes one environment) one for each of the
+    block.
+    """
+
+    worker: int
+    num_workers: int
+    num_envs: int
+    factories: Sequence[Factory]
+
+    def block(self, width: int = 1) -> range:
+        """The ids of this worker's environments, where each factory call makes `width` of them."""
+        calls = self.num_envs // width
+        first, last = (calls * k // self.num_workers for k in (self.worker, self.worker + 1))
+        return range(first * width, last * width)
+
+
 class ResetArgs(NamedTuple):
     """How to reset one environment."""
 
@@ -161,6 +181,8 @@ class Built:
     spaces: tuple[tuple[gymnasium.Space[Any], gymnasium.Space[Any]], ...]
     """Observation and action space, one pair per cell."""
     widths: tuple[int, ...]
+    block: range
+    """The ids of its environments."""
     metadata: dict[str, Any]
     render_mode: str | None
 

@@ -7,7 +7,8 @@ import os
 import time
 from collections.abc import Sequence
 
-from shoal.engine.backends import Assignment, Backend, Worker
+from shoal.engine.backends import Backend, Worker
+from shoal.engine.commands import Assignment
 
 log = logging.getLogger("shoal")
 

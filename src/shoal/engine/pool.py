@@ -12,16 +12,16 @@ import operator
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from shoal.engine.actions import ActionWriter
-from shoal.engine.backends import Assignment, Backend, Terms
+from shoal.engine.backends import Backend, Terms
 from shoal.engine.commands import (
+    Assignment,
     Built,
     Call,
     Command,
@@ -61,11 +61,14 @@ class PoolPlan:
 
     def assignments(self) -> list[Assignment]:
         """Contiguous blocks, as even as possible."""
-        bounds = [self.num_envs * k // self.num_workers for k in range(self.num_workers + 1)]
-        single = len(self.factories) == 1
+        empty = [
+            Assignment(k, self.num_workers, self.num_envs, ()) for k in range(self.num_workers)
+        ]
+        if len(self.factories) == 1:
+            return [replace(one, factories=self.factories) for one in empty]
         return [
-            Assignment(k, a, b - a, self.factories if single else self.factories[a:b])
-            for k, (a, b) in enumerate(pairwise(bounds))
+            replace(one, factories=self.factories[one.block().start : one.block().stop])
+            for one in empty
         ]
 
 
@@ -74,24 +77,24 @@ class Pool:
 
     def __init__(self, plan: PoolPlan, make_backend: Callable[[Terms], Backend]) -> None:
         begun = time.perf_counter()
-        assignments = plan.assignments()
         self.plan, self.num_envs = plan, plan.num_envs
         self.backend = make_backend(plan.terms)
         crew = Crew(self.backend)
         self._crew, self._finalizer = crew, weakref.finalize(self, crew.close)
         try:
-            self.workers = crew.start(assignments)
+            self.workers = crew.start(plan.assignments())
             self._meet([worker.built() for worker in self.workers])
         except BaseException:
             self._finalizer()
             raise
-        self._prepare(assignments)
+        self._prepare()
         self.opened = time.perf_counter()
         self.start_s = self.opened - begun
 
     def _meet(self, built: Sequence[Built]) -> None:
         """Learn the spaces from the workers' environments and give everyone rows."""
         self.first, self._together = built[0], max(max(one.widths) for one in built)
+        self._blocks = [one.block for one in built]
         self.observation_spaces = [pair[0] for one in built for pair in one.spaces]
         self.single_observation_space, self.single_action_space = built[0].spaces[0]
         env_id = 0
@@ -112,9 +115,9 @@ class Pool:
         for worker in self.workers:
             worker.attach(self.rows)
 
-    def _prepare(self, assignments: Sequence[Assignment]) -> None:
-        self._blocks = [range(a.first_id, a.first_id + a.count) for a in assignments]
-        self._owner = np.repeat(np.arange(len(assignments)), [a.count for a in assignments])
+    def _prepare(self) -> None:
+        workers = range(len(self._blocks))
+        self._owner = np.repeat(workers, [len(block) for block in self._blocks])
         self._reader = Reader(self.rows, self.plan.copy)
         self.tally, self.wait_s = self._reader.tally, 0.0
         self._actions = ActionWriter(self.rows, strict=self.plan.strict_actions)
@@ -123,7 +126,6 @@ class Pool:
         self._steps = [Step(slot) for slot in range(self.rows.shape.slots)]
         self._resets_next = np.zeros(self.num_envs, dtype=np.bool_)
         self._reset_ids: list[int] | None = None
-        workers = range(len(assignments))
         self._news: list[list[ColumnSpec]] = [[] for _ in workers]
         self._started: list[int] = []
         self._answered: list[int] = []

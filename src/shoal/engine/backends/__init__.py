@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine.commands import Built, Command, Factory, Failure, Reply
+from shoal.engine.commands import Assignment, Built, Command, Failure, Reply
 from shoal.engine.rows import Rows, RowShape
 
 
@@ -25,19 +25,6 @@ class Terms:
     step_timeout_s: float | None = None
     start_method: str | None = None
     preload: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """Which environments a worker is to build: `count` of them, numbered from `first_id` on.
-
-    There is one factory for each, or a single one for all.
-    """
-
-    worker: int
-    first_id: int
-    count: int
-    factories: Sequence[Factory]
 
 
 class Worker(Protocol):

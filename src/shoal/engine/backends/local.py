@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from shoal.engine.backends import Assignment
 from shoal.engine.build import build
-from shoal.engine.commands import Reply, failure_of
+from shoal.engine.commands import Assignment, Reply, failure_of
 from shoal.engine.infos import OddInfo
 from shoal.engine.worker import Share
 
@@ -15,7 +14,7 @@ from shoal.engine.worker import Share
 def build_here(assignment: Assignment, catch: type[BaseException]) -> Share:
     """A share built in this process; a constructor's exception as the error for it."""
     try:
-        return build(assignment.factories, assignment.first_id, assignment.count, catch)
+        return build(assignment, catch)
     except Exception as error:
         raised = failure_of(error).as_error(assignment.worker, None)
         if raised is error:

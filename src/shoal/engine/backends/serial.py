@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.engine.backends import Assignment, Terms
+from shoal.engine.backends import Terms
 from shoal.engine.backends.local import build_here as _build
 from shoal.engine.backends.local import own
 from shoal.engine.build import describe
-from shoal.engine.commands import Built, Command, Failure, Reply
+from shoal.engine.commands import Assignment, Built, Command, Failure, Reply
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, execute
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.engine.backends import Assignment, Terms
+from shoal.engine.backends import Terms
 from shoal.engine.backends.local import build_here as _build
 from shoal.engine.backends.local import own
 from shoal.engine.build import describe
-from shoal.engine.commands import Built, Command, Failure, Reply
+from shoal.engine.commands import Assignment, Built, Command, Failure, Reply
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, serve
 from shoal.errors import WorkerTimeout

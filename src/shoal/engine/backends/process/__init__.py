@@ -22,9 +22,10 @@ from typing import Any
 
 import cloudpickle
 
-from shoal.engine.backends import Assignment, Terms
+from shoal.engine.backends import Terms
 from shoal.engine.backends.process.header import LISTENING, Header
 from shoal.engine.backends.process.outside import PARK_S, Child, ForkedChild, ProcessWorker
+from shoal.engine.commands import Assignment
 from shoal.engine.launch import Outfit
 from shoal.engine.machine import is_portable, usable_cores
 from shoal.engine.memory import Memory
@@ -70,10 +71,8 @@ class ProcessBackend:
 
     def _order(self, assignment: Assignment, registry: Parcel) -> dict[str, Any]:
         return {
-            "factories": pack(list(assignment.factories), self._store),
+            "assignment": pack(assignment, self._store),
             "registry": registry,
-            "first_id": assignment.first_id,
-            "count": assignment.count,
             "timed": self._terms.step_timeout_s is not None,
             "log_level": logging.getLogger().level,
         }

@@ -98,9 +98,7 @@ def work(outfit: Outfit) -> None:
         large = data.view(writable=False) if os.fstat(data.fd).st_size else None
         adopt(unpack(order["registry"], large))
         share = build(
-            unpack(order["factories"], large),
-            order["first_id"],
-            order["count"],
+            unpack(order["assignment"], large),
             BaseException,
             header.words(outfit.number),
             order["timed"],

@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle
 
-from shoal.engine.backends import Assignment, Terms
+from shoal.engine.backends import Terms
 from shoal.engine.backends.process.header import (
     BUSY_NS,
     END,
@@ -33,6 +33,7 @@ from shoal.engine.commands import (
     MARK_PHASE,
     MARK_SINCE_NS,
     PHASES,
+    Assignment,
     Built,
     Command,
     Failure,
@@ -125,7 +126,7 @@ class ProcessWorker:
         self._terms, self._header, self._pipe, self._child = terms, header, pipe, child
         self._words = header.words(self.number)
         self._env_ids: tuple[int, ...] = ()
-        self._first_id, self._spin_s = assignment.first_id, 0.0
+        self._spin_s = 0.0
         self._deadline = time.monotonic() + terms.start_timeout_s
         self._go: Semaphore
         self._done: Semaphore
@@ -137,7 +138,7 @@ class ProcessWorker:
 
     def built(self) -> Built:
         built: Built = self._expect("built")
-        self._env_ids = tuple(range(self._first_id, self._first_id + sum(built.widths)))
+        self._env_ids = tuple(built.block)
         return built
 
     def prepare(self, order: dict[str, Any], bell_name: str | None, spin_s: float) -> None:

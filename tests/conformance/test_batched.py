@@ -1,0 +1,81 @@
+"""A vector environment inside each worker counts as several environments."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from conftest import Make, Setting
+from trace_of import assert_same, run
+
+import shoal
+from shoal import ConfigError, ContractError
+from shoal.testing import CountingWorld
+from shoal.vector.make import as_mode
+
+WIDTH = 2
+
+
+def batched(mode: str, **kwargs: Any) -> Any:
+    return lambda: gymnasium.vector.SyncVectorEnv(
+        [functools.partial(CountingWorld, 0, **kwargs) for _ in range(WIDTH)],
+        autoreset_mode=as_mode(mode),
+    )
+
+
+@pytest.mark.parametrize("obs", ["vector", "dict", "mixed"])
+def test_it_gives_the_trace_of_its_environments_alone(make: Make, mode: str, obs: str) -> None:
+    kwargs: dict[str, Any] = {"obs": obs, "infos": "mixed"}
+    num_envs = 6
+    with shoal.make(
+        functools.partial(CountingWorld, 0, **kwargs), num_envs, backend="serial", autoreset=mode
+    ) as alone:
+        expected = run(alone, 120, mode=mode)
+    together = make(batched(mode, **kwargs), num_envs, autoreset=mode)
+    assert_same(run(together, 120, mode=mode), expected)
+    assert together.stats()["episodes"] > 20
+
+
+def test_calls_attributes_and_frames_are_of_single_environments(make: Make) -> None:
+    envs = make(batched("next_step", render_mode="rgb_array"), 6)
+    envs.reset(seed=0)
+    envs.set_attr("tag", [0, 1, 2, 3, 4, 5])
+    assert envs.get_attr("tag") == (0, 1, 2, 3, 4, 5)
+    assert envs.call("echo", 1, env_ids=[4]) == ((4, (1,), {}),)
+    assert [frame[0, 0, 2] for frame in envs.render()] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_share_that_does_not_fit_is_refused(make: Make, setting: Setting) -> None:
+    with pytest.raises(ConfigError, match="counts as 2 environments"):
+        make(batched("next_step"), 5)
+
+
+def test_its_autoreset_must_be_the_pools(make: Make) -> None:
+    with pytest.raises(ConfigError, match="resets in mode"):
+        make(batched("same_step"), 6, autoreset="next_step")
+
+
+def test_half_of_it_cannot_be_sent(make: Make) -> None:
+    envs = make(batched("same_step"), 6, autoreset="same_step")
+    envs.reset(seed=0)
+    with pytest.raises(ContractError, match="step together"):
+        envs.send(np.array([1]), env_ids=[0])
+    envs.send(np.array([1, 1]), env_ids=[2, 3])
+    assert envs.recv().env_ids.tolist() == [2, 3]
+
+
+def test_a_native_vector_environment_works(make: Make) -> None:
+    def native() -> Any:
+        return gymnasium.make_vec(
+            "CartPole-v1", num_envs=WIDTH, vectorization_mode="vector_entry_point"
+        )
+
+    envs = make(native, 6)
+    envs.reset(seed=3)
+    for _ in range(60):
+        observations, rewards, *_ = envs.step(envs.action_space.sample())
+    assert observations.shape == (6, 4)
+    assert envs.stats()["episodes"] > 0
