@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import io
 import os
 import signal
 import sys
 from dataclasses import dataclass
+from typing import TextIO
 
 ONE_THREAD = dict.fromkeys(
     (
@@ -40,6 +42,8 @@ class Outfit:
     memory_fd: int
     store_fd: int
     output_fds: tuple[int, int] | None = None
+    """Where its output goes; None where that is settled already."""
+    is_fork_of_caller: bool = False
 
     @property
     def fds(self) -> tuple[int, ...]:
@@ -62,7 +66,27 @@ def become_worker(outfit: Outfit) -> None:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(line_buffering=True)
+    if outfit.is_fork_of_caller:
+        # Numeric libraries that the caller has loaded keep their threads; only new ones obey.
+        os.environ.update(ONE_THREAD)
+        sys.stdout, sys.stderr = (_Numbered(out, outfit.number) for out in (sys.stdout, sys.stderr))
     faulthandler.enable(file=2, all_threads=False)
+
+
+class _Numbered(io.TextIOBase):
+    """A stream that puts the worker's number before each line, where no server does."""
+
+    def __init__(self, stream: TextIO, number: int) -> None:
+        self._stream, self._prefix, self._rest = stream, f"[worker {number}] ", ""
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        self._stream.write("".join(f"{self._prefix}{line}\n" for line in lines))
+        self._stream.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def die_with_parent(parent_pid: int) -> None:

@@ -84,7 +84,9 @@ class ProcessBackend:
         if self._server is not None:
             return Child(self._server, *self._server.start(assignment.worker, fds))
         channel, memory, store = (os.dup(fd) for fd in fds)
-        outfit = Outfit(assignment.worker, os.getpid(), channel, memory, store)
+        outfit = Outfit(
+            assignment.worker, os.getpid(), channel, memory, store, is_fork_of_caller=True
+        )
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
