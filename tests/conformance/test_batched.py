@@ -8,13 +8,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from conftest import Make, Setting
-from trace_of import assert_same, run
 
 import shoal
+from conftest import Make, Setting
 from shoal import ConfigError, ContractError
 from shoal.testing import CountingWorld
 from shoal.vector.make import as_mode
+from trace_of import assert_same, run
 
 WIDTH = 2
 
@@ -76,6 +76,6 @@ def test_a_native_vector_environment_works(make: Make) -> None:
     envs = make(native, 6)
     envs.reset(seed=3)
     for _ in range(60):
-        observations, rewards, *_ = envs.step(envs.action_space.sample())
+        observations, *_ = envs.step(envs.action_space.sample())
     assert observations.shape == (6, 4)
     assert envs.stats()["episodes"] > 0

@@ -8,9 +8,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from conftest import Make, Setting
 
 import shoal
+from conftest import Make, Setting
 from shoal import ClosedError, ContractError, EnvRaised
 from shoal.testing import CountingWorld
 

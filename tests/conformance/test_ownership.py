@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Make
-from trace_of import assert_same, run
 
+from conftest import Make
 from shoal.testing import CountingWorld
+from trace_of import assert_same, run
 
 NUM_ENVS = 5
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Make
-from trace_of import assert_same
 
 import shoal
+from conftest import Make
 from shoal import ContractError
 from shoal.testing import CountingWorld
+from trace_of import assert_same
 
 NUM_ENVS = 7
 

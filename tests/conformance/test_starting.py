@@ -6,7 +6,6 @@ import functools
 import os
 import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ import gymnasium
 import numpy as np
 import psutil
 import pytest
-from trace_of import assert_same, run
 
 import shoal
 from shoal.testing import CountingWorld
+from trace_of import assert_same, run
 
 START_METHODS = ["forkserver", "spawn", "fork"]
 SRC = str(Path(shoal.__file__).parents[1])
@@ -96,11 +95,7 @@ def test_a_module_run_with_m_works(tmp_path: Path) -> None:
 
 def test_an_interactive_session_works(tmp_path: Path) -> None:
     # Fed line by line to the interactive interpreter, as a person types it.
-    lines = (
-        textwrap.dedent(PROGRAM)
-        .replace("\n\n    def", "\n    def")
-        .replace("\n\nenvs", "\n\n\nenvs")
-    )
+    lines = PROGRAM.replace("\n\n    def", "\n    def")
     done = start("-i", "-q", cwd=tmp_path, input=lines)
     assert SAYS in done.stdout
     assert "Traceback" not in done.stderr
@@ -108,7 +103,8 @@ def test_an_interactive_session_works(tmp_path: Path) -> None:
 
 def test_a_notebook_cell_works(tmp_path: Path) -> None:
     # What a kernel does: code executed in a __main__ that has no file.
-    code = f"import types, sys; exec(compile({PROGRAM!r}, '<cell 1>', 'exec'), vars(sys.modules['__main__']))"
+    cell = f"compile({PROGRAM!r}, '<cell 1>', 'exec')"
+    code = f"import sys; exec({cell}, vars(sys.modules['__main__']))"
     done = start("-c", code, cwd=tmp_path)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, SAYS, "")
 

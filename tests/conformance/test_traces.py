@@ -7,12 +7,12 @@ from typing import Any
 
 import gymnasium
 import pytest
-from conftest import Make
-from trace_of import assert_same, run
 
 import shoal
+from conftest import Make
 from shoal.testing import CountingWorld
 from shoal.vector.make import as_mode
+from trace_of import assert_same, run
 
 STEPS = 300
 NUM_ENVS = 5

@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from shoal.testing import CountingWorld, Finding, Report, Saboteur, check_env, check_vector_env
 from shoal.testing.forms import ACTIONS, OBSERVATIONS
+from shoal.testing.leaf import same
 
 
 def texts(report, severity):
@@ -68,6 +69,24 @@ def test_environment_is_closed_twice_and_as_often_as_it_was_made():
 
     check_env(factory)
     assert [env.closes for env in made] == [2, 2]
+    env = CountingWorld()
+    check_env(env)
+    assert env.closes == 2
+
+
+def test_values_are_compared_through_and_through():
+    assert same({"a": (np.nan, np.array([np.nan, 1]))}, {"a": (np.nan, np.array([np.nan, 1]))})
+    assert not same(np.zeros(2, np.int32), np.zeros(2, np.int64))
+    assert not same(np.zeros(1), np.zeros(2))
+    assert not same({"a": 1}, {"a": 1, "b": 1})
+    assert not same(Unequal(), Unequal())
+
+
+class Unequal:
+    def __eq__(self, other):
+        raise ValueError("ambiguous")
+
+    __hash__ = None
 
 
 # --- check_env: breaches ----------------------------------------------------
@@ -317,6 +336,30 @@ def test_breach_is_a_warning(name):
     assert_found(report, "warning", *phrases)
 
 
+def test_one_wrong_value_gives_one_finding():
+    report = check_env(plain(**look_at(9.5, spaces.Discrete(4))))
+    assert_found(report, "error", "dtype of another kind")
+    assert len(report.errors) == 1
+
+
+def test_repeating_is_only_mentioned_where_numpy_would():
+    assert "NumPy would repeat" not in str(check_env(lambda: Saboteur("wrong_shape")))
+
+
+def test_objects_of_several_types_may_share_an_info():
+    report = check_env(
+        plain(**with_step(lambda *values: (*values[:4], {"x": "end" if values[2] else None})))
+    )
+    assert report.findings == ()
+
+
+def test_run_ends_with_the_episodes_asked_for():
+    taken = []
+    env = plain(**with_step(lambda *values: taken.append(None) or values))()
+    check_env(env, episodes=2)
+    assert len(taken) == 2 * 4 + 2 + 2 * 4  # the run, the resets in mid-episode, the second run
+
+
 def test_second_environment_that_differs_is_found():
     made = []
 
@@ -532,6 +575,21 @@ BENDS = {
         ["obs lacks the key 'flags'"],
     ),
     "infos as a list": (lambda self, *r: (*r[:4], [{}] * 3), {}, ["infos are no dict", "list"]),
+    "infos as a list with final_obs due": (
+        lambda self, *r: (*r[:4], [{}] * 3),
+        {"mode": SAME},
+        ["infos are no dict", "list"],
+    ),
+    "infos by number": (
+        lambda self, *r: (*r[:4], {3: np.zeros(3)}),
+        {},
+        ["infos have a key that is not a str", "got 3"],
+    ),
+    "final_obs as a batch": (
+        lambda self, *r: (*r[:4], r[4] | ({"final_obs": r[0]} if "final_obs" in r[4] else {})),
+        {"mode": SAME},
+        ["infos['final_obs'] is no array of observations"],
+    ),
     "mask lost": (
         lambda self, *r: (*r[:4], without(r[4], "_gain")),
         {"infos": "numeric"},
@@ -666,6 +724,14 @@ class RefusesForGood(SyncVectorEnv):
         return super().reset(**arguments)
 
 
+class ChangedByRefusal(RefusesForGood):
+    """After a wrong number of actions, every seed is taken for another."""
+
+    def reset(self, *, seed=None, options=None):
+        moved = self.broken and isinstance(seed, int)
+        return SyncVectorEnv.reset(self, seed=seed + 1 if moved else seed, options=options)
+
+
 class OneFrame(SyncVectorEnv):
     def render(self):
         return super().render()[0]
@@ -689,6 +755,7 @@ class OneFrame(SyncVectorEnv):
         (SeedsAllAlike, "warning", ["a list of seeds is not the same"]),
         (AcceptsAnyCount, "error", ["a wrong number of actions is accepted (step with 2 actions"]),
         (RefusesForGood, "error", ["reset raised RuntimeError (reset after a step with 2 actions"]),
+        (ChangedByRefusal, "error", ["a refused step does harm (step with 2 actions"]),
         (OneFrame, "error", ["render gives no tuple of frames"]),
     ],
 )
@@ -696,6 +763,14 @@ def test_broken_vector_env_is_found(kind, severity, phrases):
     report = check_vector_env(kind(worlds(render_mode="rgb_array")), steps=50)
     assert_found(report, severity, *phrases)
     assert len(report.findings) == 1
+
+
+def test_frames_are_not_asked_for_without_a_render_mode():
+    assert check_vector_env(OneFrame(worlds()), steps=50).findings == ()
+
+
+def test_no_steps_check_the_reset_alone():
+    assert check_vector_env(SyncVectorEnv(worlds()), steps=0).ok
 
 
 def test_hang_on_a_wrong_number_of_actions_is_found():

@@ -31,7 +31,7 @@ from shoal.engine.launch import ONE_THREAD, Outfit, become_worker
 from shoal.engine.machine import is_portable
 
 _LINE_LIMIT_BYTES = 1 << 16
-_TAIL_LINES = 20
+_TAIL_LINES = 60
 _WATCH_PARENT_S = 0.5
 
 

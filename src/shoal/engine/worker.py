@@ -197,6 +197,7 @@ class Share:
     def call(self, command: Call) -> None:
         for env_id in command.env_ids:
             cell = self._cell_of[env_id]
+            self.mark[MARK_ENV] = env_id
             try:
                 if command.name in REFUSED_CALLS:
                     raise ContractError(_CALL_DIRECTLY.format(command.name))

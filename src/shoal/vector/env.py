@@ -52,7 +52,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
     ) -> None:
         self._pool = pool
         self._first_seed, self._batch_size, self._reason = seed, batch_size, reason
-        self.num_envs = pool.num_envs
+        self.num_envs, self.copy = pool.num_envs, pool.plan.copy
         self.spec, self.render_mode = spec, pool.first.render_mode
         self.metadata = {**pool.first.metadata, "autoreset_mode": pool.plan.terms.autoreset}
         self.single_observation_space = pool.single_observation_space

@@ -15,7 +15,7 @@ def build_here(assignment: Assignment, catch: type[BaseException]) -> Share:
     """A share built in this process; a constructor's exception as the error for it."""
     try:
         return build(assignment, catch)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raised = failure_of(error).as_error(assignment.worker, None)
         if raised is error:
             raise

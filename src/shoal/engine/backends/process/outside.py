@@ -289,7 +289,7 @@ class ProcessWorker:
                 if deadline is not None and time.monotonic() > deadline:
                     self._child.kill()
                     raise WorkerTimeout(
-                        f"worker {self.number} (pid {self.pid}) was still busy with "
+                        f"worker {self.number} (pid {self.pid}) was still at "
                         f"{self._at()[1]} of env {self._at()[0]} after "
                         f"{self._terms.start_timeout_s} s and was killed. Raise "
                         "start_timeout_s if its environments need longer to start.",

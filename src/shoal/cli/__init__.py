@@ -1,0 +1,30 @@
+"""The command `shoal`: parse, build, call; no logic. Each command lives in a file of its name."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from shoal import __version__
+from shoal.cli import check
+from shoal.errors import ShoalError
+
+COMMANDS = {"check": check}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0 if all is well, 1 if not, 2 for wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog="shoal", description="Many reinforcement-learning environments at once."
+    )
+    parser.add_argument("--version", action="version", version=f"shoal {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        command.add_arguments(commands.add_parser(name, help=command.SUMMARY))
+    given = parser.parse_args(arguments)
+    try:
+        return COMMANDS[given.command].run(given)
+    except ShoalError as problem:
+        print(f"shoal {given.command}: {problem}", file=sys.stderr)
+        return 2

@@ -1,0 +1,332 @@
+"""Does `shoal.make` refuse what cannot be before it starts anything, and choose as it says?"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+import shoal
+from shoal.errors import ConfigError, EnvRaised
+from shoal.testing import CountingWorld
+from shoal.vector.make import AUTORESET, as_mode
+
+STARTS = {
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.system",
+    "pty.spawn",
+    "subprocess.Popen",
+}
+_heard: list[str] | None = None
+
+
+def _listen(event: str, arguments: tuple[Any, ...]) -> None:
+    if _heard is not None and event in STARTS:
+        _heard.append(f"{event}{arguments[:1]}")
+
+
+sys.addaudithook(_listen)  # cannot be taken away again; it is deaf except in these tests
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Processes and threads that were started, even those that have ended since."""
+    global _heard
+    _heard = heard = []
+    start = threading.Thread.start  # Python says so itself only from 3.12 on
+
+    def heard_start(thread: threading.Thread) -> None:
+        heard.append(f"thread {thread.name}")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", heard_start)
+    yield heard
+    _heard = None
+
+
+class Built(CountingWorld):
+    """Counts how often it was made, in this process."""
+
+    made = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        type(self).made += 1
+        super().__init__(*args, **kwargs)
+
+
+def test_the_ear_hears_processes_and_threads(started: list[str]) -> None:
+    """Or else the tests below would prove nothing."""
+    with shoal.make(CountingWorld, 1, backend="thread"):
+        pass
+    assert started
+    started.clear()
+    with shoal.make(CountingWorld, 1, backend="process"):
+        pass
+    assert started
+
+
+# --- bad input ---------------------------------------------------------------
+
+
+def closure_over(handle: Any) -> Callable[[], Any]:
+    return lambda: CountingWorld(handle)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"num_envs": 0}, ["num_envs", "at least 1", "got 0"]),
+        ({"num_envs": -3}, ["num_envs", "at least 1", "got -3"]),
+        ({"num_envs": 2.5}, ["num_envs", "whole number", "2.5"]),
+        ({"num_envs": "8"}, ["num_envs", "whole number", "'8'"]),
+        ({"num_envs": None}, ["num_envs", "whole number", "None"]),
+        ({"backend": "proces"}, ["backend is 'proces'", "Did you mean 'process'?"]),
+        ({"backend": "threads"}, ["Did you mean 'thread'?"]),
+        ({"backend": "quantum"}, ["'auto', 'serial', 'thread', 'process'"]),
+        ({"backend": None}, ["backend is None", "'serial'"]),
+        ({"backend": 3}, ["backend is 3", "'serial'"]),
+        ({"autoreset": "next-step"}, ["autoreset is 'next-step'", "Did you mean 'next_step'?"]),
+        ({"autoreset": "samestep"}, ["Did you mean 'same_step'?"]),
+        ({"autoreset": None}, ["autoreset is None", "'disabled'"]),
+        ({"start_method": "frok"}, ["start_method is 'frok'", "Did you mean 'fork'?"]),
+        ({"on_failure": "rais"}, ["on_failure is 'rais'", "Did you mean 'raise'?"]),
+        ({"num_workers": 0}, ["num_workers", "at least 1", "got 0"]),
+        ({"num_workers": 1.5}, ["num_workers", "whole number"]),
+        ({"batch_size": 0}, ["batch_size", "at least 1"]),
+        ({"batch_size": 9}, ["batch_size is 9", "only 8 environments"]),
+        ({"batch_size": 2.0}, ["batch_size", "whole number"]),
+        ({"step_timeout_s": 0}, ["step_timeout_s", "above zero", "got 0"]),
+        ({"step_timeout_s": -1.0}, ["step_timeout_s", "above zero"]),
+        ({"step_timeout_s": float("nan")}, ["step_timeout_s", "above zero", "nan"]),
+        ({"step_timeout_s": 1.0, "backend": "serial"}, ["backend='process'", "not 'serial'"]),
+        ({"step_timeout_s": 1.0, "backend": "thread"}, ["backend='process'", "not 'thread'"]),
+        ({"seed": -1}, ["seed", "negative", "-1"]),
+        ({"seed": "seven"}, ["seed", "whole number", "'seven'"]),
+        ({"env": "CartPol-v1"}, ["'CartPol-v1'", "Did you mean 'CartPole-v1'?"]),
+        ({"env": "shoal.testing:CountingWold"}, ["Did you mean 'CountingWorld'?"]),
+        ({"env": []}, ["empty"]),
+        ({"env": 5}, ["5", "Gymnasium id"]),
+        ({"env": CountingWorld()}, ["is an environment", "lambda"]),
+        ({"env": [CountingWorld] * 3, "num_envs": 4}, ["num_envs is 4", "3 factories"]),
+        (
+            {"env": closure_over(threading.Lock()), "backend": "process"},
+            ["closure variable 'handle'", "_thread.lock", "cannot be pickled"],
+        ),
+        (
+            {"env": CountingWorld, "env_kwargs": {"tag": threading.Lock()}, "backend": "process"},
+            ["entry 'tag'", "_thread.lock", "cannot be pickled"],
+        ),
+    ],
+    ids=repr,
+)
+def test_bad_input_is_refused_before_anything_starts(
+    started: list[str], asked: dict[str, Any], said: list[str]
+) -> None:
+    Built.made = 0
+    with pytest.raises(ConfigError) as caught:
+        shoal.make(**({"env": Built} | asked))
+    for text in said:
+        assert text in str(caught.value)
+    assert started == []
+    assert Built.made == 0
+
+
+def test_what_is_advised_for_a_factory_that_cannot_be_pickled_works() -> None:
+    factory = functools.partial(lambda lock: CountingWorld(), threading.Lock())
+    with pytest.raises(ConfigError) as caught:
+        shoal.make(factory, 2, backend="process")
+    advice = {
+        "backend='serial'": {"backend": "serial"},
+        "'thread'": {"backend": "thread"},
+        "start_method='fork'": {"backend": "process", "start_method": "fork"},
+    }
+    advised = [asked for words, asked in advice.items() if words in str(caught.value)]
+    assert {"backend": "serial"} in advised
+    for asked in advised:
+        with shoal.make(factory, 2, **asked) as envs:
+            envs.reset(seed=0)
+
+
+def test_a_wrong_fault_policy_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"faults\.on_error is 'rais'\. Did you mean 'raise'\?"):
+        shoal.Faults(on_error="rais")
+
+
+@pytest.mark.parametrize("start_timeout_s", [0, -1.0, float("nan")])
+def test_a_start_must_have_some_time(start_timeout_s: float) -> None:
+    with pytest.raises(ConfigError, match="start_timeout_s"):
+        shoal.Faults(start_timeout_s=start_timeout_s)
+
+
+def test_a_misspelt_keyword_is_pythons_own_error() -> None:
+    with pytest.raises(TypeError, match="num_env"):
+        shoal.make(CountingWorld, num_env=3)  # type: ignore[call-arg]
+
+
+# --- what shows only when environments are built -----------------------------
+
+BACKENDS = ["serial", "thread", "process"]
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+@pytest.fixture
+def leaves_nothing() -> Iterator[None]:
+    """Whatever the test started has ended when it is over."""
+    processes, threads = children(), set(threading.enumerate())
+    yield
+    assert children() <= processes
+    assert set(threading.enumerate()) <= threads
+
+
+class Sized(CountingWorld):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Discrete(width)})
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_differing_spaces_are_refused_with_env_and_key(backend: str) -> None:
+    factories = [functools.partial(Sized, width) for width in (3, 3, 4)]
+    with pytest.raises(ConfigError) as caught:
+        shoal.make(factories, backend=backend, num_workers=2)
+    for text in ["observation space of env 2", "['b']", "Discrete(3)", "Discrete(4)"]:
+        assert text in str(caught.value)
+
+
+class Hexed(CountingWorld):
+    def __init__(self, tag: int) -> None:
+        super().__init__(tag)
+        if tag == 2:
+            self.read_the_map(tag)
+
+    def read_the_map(self, tag: int) -> None:
+        raise FileNotFoundError(f"no map for {tag}")
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_exception_in_a_constructor_comes_with_its_own_traceback(backend: str) -> None:
+    factories = [functools.partial(Hexed, tag) for tag in range(4)]
+    with pytest.raises(EnvRaised, match=r"env 2 raised FileNotFoundError in construct") as caught:
+        shoal.make(factories, backend=backend, num_workers=2)
+    error = caught.value
+    assert (error.env_ids, error.phase) == ((2,), "construct")
+    assert isinstance(error.__cause__, FileNotFoundError)
+    text = "".join(traceback.format_exception(error))
+    assert "in read_the_map" in text
+    assert "no map for 2" in text
+
+
+class Team:
+    """As PettingZoo's ParallelEnv."""
+
+    possible_agents = ("a", "b")
+
+    def observation_space(self, agent: str) -> Any: ...
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_team_is_refused_with_the_name_of_what_takes_it(backend: str) -> None:
+    with pytest.raises(ConfigError, match=r"Team.*PettingZoo.*shoal\.make_team"):
+        shoal.make(Team, 2, backend=backend)
+
+
+# --- what it chooses ---------------------------------------------------------
+
+
+def test_the_result_is_a_vector_environment_of_gymnasium() -> None:
+    with shoal.make("CartPole-v1", 3, backend="serial") as envs:
+        assert isinstance(envs, gymnasium.vector.VectorEnv)
+        assert isinstance(envs, shoal.VectorEnv)
+        assert envs.num_envs == 3
+        assert envs.spec is gymnasium.spec("CartPole-v1")
+        assert envs.observation_space.shape == (3, 4)
+        assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+
+
+def test_serial_starts_nothing_and_builds_nothing_twice(started: list[str]) -> None:
+    Built.made = 0
+    with shoal.make(Built, 3, backend="serial") as envs:
+        envs.reset(seed=1)
+        envs.step([0, 0, 0])
+    assert started == []
+    assert Built.made == 3
+
+
+@pytest.mark.parametrize(("num_envs", "expected"), [(1, "serial"), (2, "process")])
+def test_auto_says_what_it_chose_and_why(num_envs: int, expected: str) -> None:
+    with shoal.make(CountingWorld, num_envs) as envs:
+        assert envs.stats()["backend"] == expected
+        assert envs.stats()["reason"]
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "num_workers", "expected"), [(3, 2, 2), (3, 3, 3), (2, 9, 2), (1, None, 1)]
+)
+def test_there_are_never_more_workers_than_environments(
+    num_envs: int, num_workers: int | None, expected: int
+) -> None:
+    with shoal.make(CountingWorld, num_envs, backend="thread", num_workers=num_workers) as envs:
+        assert envs.stats()["num_workers"] == expected
+
+
+def test_workers_are_as_many_as_usable_cores_unless_told() -> None:
+    cores = shoal.engine.machine.usable_cores()
+    with shoal.make(CountingWorld, cores + 5, backend="thread") as envs:
+        assert envs.stats()["num_workers"] == cores
+
+
+def test_a_list_says_by_itself_how_many_there_are() -> None:
+    with shoal.make([CountingWorld] * 3, backend="serial") as envs:
+        assert envs.num_envs == 3
+    with shoal.make([CountingWorld] * 3, num_envs=3, backend="serial") as envs:
+        assert envs.num_envs == 3
+
+
+def test_whole_numbers_of_numpy_are_numbers() -> None:
+    with shoal.make(CountingWorld, np.int64(2), backend="serial", seed=np.int32(5)) as envs:
+        assert envs.num_envs == 2
+        envs.reset()
+        assert envs.get_attr("np_random_seed") == (5, 6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*AUTORESET, *AutoresetMode, *(mode.value for mode in AutoresetMode)],
+    ids=str,
+)
+def test_a_mode_may_be_named_as_here_as_in_gymnasium_or_given(name: Any) -> None:
+    mode = as_mode(name)
+    assert isinstance(mode, AutoresetMode)
+    assert str(name).replace("AutoresetMode.", "").replace("_", "").lower() == mode.value.lower()
+
+
+def test_the_seed_of_make_is_that_of_the_first_reset_only() -> None:
+    with shoal.make(CountingWorld, 2, backend="serial", seed=40) as envs:
+        first, _ = envs.reset()
+        assert first[:, 0].tolist() == [40, 41]
+        again, _ = envs.reset()
+        assert again[:, 3].tolist() == [1, 1], "a further episode of the same seeds"
+
+
+def test_an_explicit_seed_comes_before_that_of_make() -> None:
+    with shoal.make(CountingWorld, 2, backend="serial", seed=40) as envs:
+        first, _ = envs.reset(seed=7)
+        assert first[:, 0].tolist() == [7, 8]
