@@ -87,7 +87,8 @@ def _leaves(space: spaces.Space[Any], path: Path) -> Iterator[Leaf]:
         for index, inner in enumerate(space.spaces):  # type: ignore[attr-defined]
             yield from _leaves(inner, (*path, index))
     elif rule is _BATCHED_AS_ARRAY:
-        assert space.shape is not None and space.dtype is not None
+        assert space.shape is not None
+        assert space.dtype is not None
         yield Leaf(path, space, tuple(space.shape), np.dtype(space.dtype), True)
     else:
         yield Leaf(path, space, (), np.dtype(object), False)

@@ -154,7 +154,10 @@ def test_environments_registered_by_the_caller_are_known(start_method: str) -> N
 def test_a_factory_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_worlds.py").write_text(
         "from shoal.testing import CountingWorld\n"
-        "class Inside:\n    @staticmethod\n    def make(tag=1):\n        return CountingWorld(tag)\n"
+        "class Inside:\n"
+        "    @staticmethod\n"
+        "    def make(tag=1):\n"
+        "        return CountingWorld(tag)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     with shoal.make("my_worlds:Inside.make", 2, backend="process", env_kwargs={"tag": 4}) as envs:

@@ -6,6 +6,8 @@ The world in it counts: its observation tells episode and step, so what lies in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import gymnasium
@@ -195,12 +197,15 @@ def test_termination_and_truncation_are_never_merged(mode: AutoresetMode, flags:
 
 
 @pytest.mark.parametrize("mode", [NEXT, SAME, DISABLED])
-def test_flags_of_numpy_count_like_pythons(mode: AutoresetMode) -> None:
-    stage = Stage(Scripted(flags=(np.bool_(False), np.bool_(True))), mode)
+@pytest.mark.parametrize("true", [np.bool_(True), np.array(True), np.array([True]), 1], ids=repr)
+def test_flags_may_be_what_gymnasium_takes_for_a_flag(mode: AutoresetMode, true: Any) -> None:
+    """And come out as plain ones: the worker writes those of all its environments at once."""
+    stage = Stage(Scripted(flags=(False, true)), mode)
     stage.reset()
     stage.step()
     _, terminated, truncated = stage.step()
-    assert (bool(terminated), bool(truncated)) == (False, True)
+    assert (terminated, truncated) == (False, True)
+    assert {type(terminated), type(truncated)} <= {bool, np.bool_}
     assert stage.cell.over == (mode is not SAME)
 
 
@@ -289,6 +294,8 @@ def test_an_empty_last_info_is_still_there() -> None:
         np.array([1.0]),
         np.array([[1]], np.int32),
         [1.0],
+        Fraction(1),
+        Decimal(1),
     ],
     ids=repr,
 )
@@ -392,6 +399,8 @@ def test_the_seed_of_the_running_episode_is_remembered() -> None:
     assert stage.cell.seed is None
     stage.reset(seed=7)
     stage.step()
+    assert stage.cell.seed == 7
+    stage.reset()  # goes on with the generator that this seed made
     assert stage.cell.seed == 7
 
 

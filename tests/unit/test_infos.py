@@ -290,15 +290,19 @@ def test_an_integer_too_large_for_any_column_arrives_whole() -> None:
 # --- more than there is room for ---------------------------------------------
 
 
+def many() -> list[str]:
+    """More keys than there are columns; as bools of 16 environments, all would fit the bytes."""
+    return [f"key{k}" for k in range(INFO_COLUMNS + 20)]
+
+
 def test_more_entries_than_columns_are_still_right() -> None:
-    keys = [f"key{k}" for k in range(INFO_COLUMNS + 20)]
-    infos = {i: {key: i * 1000 + k for k, key in enumerate(keys)} for i in range(3)}
-    assert_plays_like_gymnasium(*thrice(infos), Round({1: infos[1]}))
+    infos = {i: {key: (i + k) % 3 == 0 for k, key in enumerate(many())} for i in range(16)}
+    assert_plays_like_gymnasium(*thrice(infos), Round({1: infos[1]}), shares=(16,))
 
 
 def test_a_dict_with_more_entries_than_columns_is_still_right() -> None:
-    infos = {i: {"d": {f"k{k}": i + k for k in range(INFO_COLUMNS + 20)}} for i in range(3)}
-    assert_plays_like_gymnasium(*thrice(infos), Round({1: infos[1]}))
+    infos = {i: {"d": {key: (i + k) % 3 == 0 for k, key in enumerate(many())}} for i in range(16)}
+    assert_plays_like_gymnasium(*thrice(infos), Round({1: infos[1]}), shares=(16,))
 
 
 def test_an_array_larger_than_the_room_for_infos_is_still_right() -> None:

@@ -299,6 +299,13 @@ def test_what_loses_nothing_is_accepted(
     assert row.tolist() == expected
 
 
+def test_numbers_without_a_dtype_of_their_own_are_cast_without_a_note() -> None:
+    writer, (row,), notes = writer_for(VECTOR)
+    writer.write([0.1, 0.2])
+    assert_same(row, np.array([0.1, 0.2], np.float32))
+    assert notes == []
+
+
 def test_box_bounds_are_not_enforced() -> None:
     writer, (row,), notes = writer_for(VECTOR)
     writer.write(np.array([50, -50], np.float32))

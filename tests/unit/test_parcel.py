@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import pickle
 import sys
@@ -165,6 +166,7 @@ def test_data_that_is_gone_is_never_mistaken_for_new_data_at_its_address(store: 
     parcels = []
     for k in range(4):  # each array dies before the next is made, perhaps at the same place
         parcels.append(pack(np.full(LARGE_BYTES + 8, k, np.uint8), store))
+        gc.collect()
     data = store.memory.view(writable=False)
     assert [int(unpack(parcel, data)[0]) for parcel in parcels] == [0, 1, 2, 3]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 from collections.abc import Callable
@@ -21,14 +22,10 @@ def pair(kind: str) -> tuple[Semaphore, Semaphore]:
         one, other = Semaphore.create(None), Semaphore.create(None)
         return one, other
     block = memoryview(mmap.mmap(-1, 2 * SEMAPHORE_BYTES))
-    places.append(block)  # as the rows of a pool do, it must outlive those who use it
     return (
         Semaphore.create(block[:SEMAPHORE_BYTES]),
         Semaphore.create(block[SEMAPHORE_BYTES:]),
     )
-
-
-places: list[memoryview] = []
 
 
 @pytest.fixture(params=["in memory", "named"])
@@ -110,6 +107,16 @@ def test_two_processes_take_turns(
         assert done.wait(*here)
         assert shared[0] == 2 * k + 1
     assert status_of(pid) == 0
+
+
+def test_it_keeps_the_memory_that_it_lies_in() -> None:
+    def child() -> None:
+        sem = Semaphore.create(memoryview(mmap.mmap(-1, 1 << 20)))
+        gc.collect()
+        sem.release()  # into memory that is no longer there, this would be the end
+        assert sem.wait(0.0, 0.0)
+
+    assert status_of(fork(child)) == 0
 
 
 def test_a_child_finds_it_by_its_place() -> None:

@@ -5,12 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Protocol
 
 from shoal import __version__
 from shoal.cli import check
 from shoal.errors import ShoalError
 
-COMMANDS = {"check": check}
+
+class Command(Protocol):
+    """What a module of a command offers."""
+
+    SUMMARY: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, given: argparse.Namespace) -> int: ...
+
+
+COMMANDS: dict[str, Command] = {"check": check}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
