@@ -32,6 +32,16 @@ ISOLATED = [setting for setting in SETTINGS if setting.backend == "process"]
 Make = Callable[..., shoal.VectorEnv]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _warm() -> Iterator[None]:
+    """Keep what worker processes are forked from, so that not every test starts it anew."""
+    from shoal.engine.zygote import Zygote
+
+    zygote = Zygote.lease()
+    yield
+    zygote.release()
+
+
 @pytest.fixture(params=SETTINGS, ids=str)
 def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Setting:
     """Every backend, with 1, 2 and 3 workers, and what other systems than Linux get."""

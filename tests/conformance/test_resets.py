@@ -49,6 +49,7 @@ def test_the_first_reset_uses_the_seed_given_to_make(make: Make) -> None:
 def test_an_explicit_seed_wins_over_the_one_given_to_make(make: Make) -> None:
     envs = make(worlds(), seed=20)
     assert field(envs.reset(seed=1)[0], "seed") == [1, 2, 3, 4, 5]
+    assert field(envs.reset()[0], "seed") == [1, 2, 3, 4, 5]
 
 
 def test_options_are_for_all_or_for_each(make: Make) -> None:

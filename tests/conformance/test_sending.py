@@ -168,3 +168,39 @@ def test_lock_step_and_first_ready_can_be_mixed(make: Make) -> None:
     envs.recv()
     envs.step(ones)
     assert [record.step for record in envs.call("record")] == [3, 3, 3, 2, 2, 2, 2]
+
+
+def test_views_of_a_step_survive_what_is_sent_after_it(make: Make) -> None:
+    envs = make(worlds(), autoreset="same_step", copy=False)
+    envs.reset(seed=0)
+    ones = np.ones(NUM_ENVS, dtype=np.int64)
+    observations = envs.step(ones)[0]
+    kept = observations.copy()
+    envs.send(ones)
+    envs.recv()
+    envs.send(ones[:2], env_ids=[0, 1])
+    envs.recv()
+    assert_same(observations, kept)
+    after = envs.reset(options={"reset_mask": np.arange(NUM_ENVS) == 0})[0]
+    assert after[1:, 4].tolist() == [record.step for record in envs.call("record")][1:]
+    assert_same(observations, kept)
+
+
+@pytest.mark.parametrize("kind", ["SyncVectorEnv", "AsyncVectorEnv"])
+def test_drop_ins_can_be_sent_to_as_well(kind: str) -> None:
+    import shoal.vector.gym
+
+    class Hearing(CountingWorld):
+        def step(self, action: Any) -> Any:
+            self.heard = [*getattr(self, "heard", []), int(action)]
+            return super().step(action)
+
+    envs = getattr(shoal.vector.gym, kind)([Hearing] * 3)
+    envs.reset(seed=0)
+    envs.step(np.array([1, 1, 1]))
+    envs.send(np.array([4]), [2])
+    envs.recv()
+    envs.send([3, 2, 1])
+    envs.recv()
+    assert envs.get_attr("heard") == ([1, 3], [1, 2], [1, 4, 1])
+    envs.close()

@@ -92,6 +92,10 @@ def test_a_death_in_a_sent_step_is_raised_by_recv(where: dict[str, Any]) -> None
         envs.send(zeros())
         with pytest.raises(WorkerDied, match="in step of env 4"):
             envs.recv()
+        # The other worker's environments are not lost.
+        assert envs.recv().env_ids.tolist() == [0, 1, 2]
+        envs.send(zeros()[:3], env_ids=[0, 1, 2])
+        assert envs.recv().env_ids.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("how", ["hang_sleep", "hang_spin"])

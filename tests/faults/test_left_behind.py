@@ -46,7 +46,7 @@ def test_making_and_closing_leaves_nothing(portable: bool, monkeypatch: pytest.M
         envs.reset(seed=0)
     del envs
     gc.collect()
-    before, named = descriptors(), names()
+    before, named, children = descriptors(), names(), psutil.Process().children(recursive=True)
     for _ in range(3):
         with shoal.make(CountingWorld, 4, backend="process", num_workers=2) as envs:
             envs.reset(seed=0)
@@ -56,20 +56,52 @@ def test_making_and_closing_leaves_nothing(portable: bool, monkeypatch: pytest.M
     gc.collect()
     assert descriptors() == before
     assert names() == named
-    assert psutil.Process().children() == []
+    assert psutil.Process().children(recursive=True) == children
 
 
-def test_a_constructor_that_raises_leaves_nothing() -> None:
+def test_after_the_last_close_there_is_no_process_left() -> None:
+    program = (
+        "import psutil, shoal\n"
+        "from shoal.testing import CountingWorld\n"
+        "pools = [shoal.make(CountingWorld, 2, backend='process') for _ in range(2)]\n"
+        "for pool in pools:\n"
+        "    print(len(psutil.Process().children(recursive=True)) > 0)\n"
+        "    pool.close()\n"
+        "print(psutil.Process().children(recursive=True))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": SRC},
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.stdout.split(), done.stderr) == (["True", "True", "[]"], "")
+
+
+def test_a_constructor_that_raises_leaves_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     def broken() -> Any:
         raise OSError("no simulator here")
 
-    before = descriptors()
+    before, children = descriptors(), psutil.Process().children(recursive=True)
     with pytest.raises(shoal.EnvRaised, match="no simulator here") as caught:
         shoal.make(broken, 4, backend="process", num_workers=2)
     del caught
     gc.collect()
-    assert psutil.Process().children() == []
+    assert psutil.Process().children(recursive=True) == children
     assert descriptors() == before
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", ""), "what went wrong is in the exception, not on the screen"
+
+
+def test_when_one_constructor_raises_the_others_are_closed(tmp_path: Path) -> None:
+    class Closing(CountingWorld):
+        def close(self) -> None:
+            (tmp_path / "closed").touch()
+
+    with pytest.raises(shoal.EnvRaised, match="ZeroDivisionError"):
+        shoal.make([Closing, lambda: 1 / 0], backend="process", num_workers=2)
+    assert (tmp_path / "closed").exists()
 
 
 @pytest.mark.parametrize("copy", [True, False])

@@ -14,6 +14,7 @@ from shoal.engine.signals import SEMAPHORE_BYTES, Semaphore
 
 PATIENCE_S = 60.0
 """How long a wait that must succeed may take on a crowded machine."""
+BLOCKS: list[memoryview] = []
 
 
 def pair(kind: str) -> tuple[Semaphore, Semaphore]:
@@ -22,6 +23,7 @@ def pair(kind: str) -> tuple[Semaphore, Semaphore]:
         one, other = Semaphore.create(None), Semaphore.create(None)
         return one, other
     block = memoryview(mmap.mmap(-1, 2 * SEMAPHORE_BYTES))
+    BLOCKS.append(block)  # whether a semaphore keeps its memory is one test's question, not all's
     return (
         Semaphore.create(block[:SEMAPHORE_BYTES]),
         Semaphore.create(block[SEMAPHORE_BYTES:]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import types
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_modules_of_wrappers_are_loaded_ahead_and_the_script_is_not() -> None:
         (CountingWorld(), ["is an environment", "lambda"]),
         ([CountingWorld()], ["is an environment", "lambda"]),
     ],
-    ids=repr,
+    ids=lambda value: re.sub(r" at 0x\w+", "", repr(value)),
 )
 def test_what_makes_no_environment_is_refused_with_what_to_do(env: Any, said: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -46,11 +46,11 @@ class ActionWriter:
         Where not strict, actions of another dtype or shape than their space's are handed to the
         environments untouched (as `Loose`), which is what Gymnasium does.
         """
-        if not self._strict and not self._fits(actions):
-            batched = batch_space(self._layout.space, self._num_envs)
-            return {k: Loose(action) for k, action in enumerate(iterate(batched, actions))}
         layout = self._layout
         count = self._num_envs if env_ids is None else len(env_ids)
+        if not self._strict and not self._fits(actions, count):
+            each = map(Loose, iterate(batch_space(layout.space, count), actions))
+            return dict(zip(range(count) if env_ids is None else env_ids, each, strict=True))
         parts = layout.take_apart(actions, "actions")
         arrays = [p for leaf, p in zip(layout.leaves, parts, strict=True) if leaf.is_array]
         fitted = [_fit(leaf, p, count) for leaf, p in zip(layout.arrays, arrays, strict=True)]
@@ -69,7 +69,7 @@ class ActionWriter:
         ids = range(count) if env_ids is None else env_ids
         return dict(zip(ids, zip(*objects, strict=True), strict=True))
 
-    def _fits(self, actions: Any) -> bool:
+    def _fits(self, actions: Any, count: int) -> bool:
         if self._layout.has_objects:
             return True
         try:
@@ -79,7 +79,7 @@ class ActionWriter:
         return all(
             isinstance(part, np.ndarray)
             and part.dtype == leaf.dtype
-            and part.shape == (self._num_envs, *leaf.shape)
+            and part.shape == (count, *leaf.shape)
             for leaf, part in zip(self._layout.leaves, parts, strict=True)
         )
 

@@ -97,8 +97,8 @@ def pack(obj: Any, store: Store) -> Parcel:
     except Exception as problem:
         raise ConfigError(
             f"The environment factory cannot be sent to a worker: {_culprit(obj)}. "
-            "Create such things inside the factory, or use backend='serial' or 'thread', "
-            "or start_method='fork'."
+            "Create such things inside the factory, or use start_method='fork', or "
+            "backend='serial' or 'thread'."
         ) from problem
     return Parcel(file.getvalue(), tuple(packer.spans))
 
@@ -110,12 +110,12 @@ def unpack(parcel: Parcel, data: memoryview | None) -> Any:
 
 def _culprit(obj: Any) -> str:
     """Follow what cannot be pickled down to the smallest part that cannot."""
-    where = shown(obj, 80)
+    where = "the factory"
     for _ in range(20):
         bad = next(((name, part) for name, part in _parts(obj) if not _pickles(part)), None)
         if bad is None:
             break
-        where, obj = f"{bad[0]} of {where}", bad[1]
+        where, obj = f"{bad[0]} of {shown(obj, 80)}", bad[1]
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
     return f"{where} is a {kind} ({shown(obj, 60)}), which cannot be pickled"
 

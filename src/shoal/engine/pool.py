@@ -112,8 +112,6 @@ class Pool:
             keeps_finals=self.plan.terms.autoreset is AutoresetMode.SAME_STEP,
         )
         self.rows = self.backend.make_rows(shape)
-        for worker in self.workers:
-            worker.attach(self.rows)
 
     def _prepare(self) -> None:
         workers = range(len(self._blocks))
@@ -122,7 +120,7 @@ class Pool:
         self.tally, self.wait_s = self._reader.tally, 0.0
         self._actions = ActionWriter(self.rows, strict=self.plan.strict_actions)
         self._action_objects: dict[int, Any] = {}
-        self._slot = 0
+        self._slot, self._exposed = 0, False
         self._steps = [Step(slot) for slot in range(self.rows.shape.slots)]
         self._resets_next = np.zeros(self.num_envs, dtype=np.bool_)
         self._reset_ids: list[int] | None = None
@@ -155,6 +153,7 @@ class Pool:
 
     def step_results(self, env_ids: Sequence[int] | None = None) -> Results:
         """What the step that was finished last has come to."""
+        self._exposed = env_ids is None
         results = self._reader.collect(self._slot, env_ids)
         if self.plan.terms.autoreset is AutoresetMode.NEXT_STEP:
             ended = results.terminations | results.truncations
@@ -169,16 +168,9 @@ class Pool:
     def start_reset(self, args: dict[int, ResetArgs]) -> None:
         """Begin to reset these environments; `finish_started` ends it."""
         self._check_idle(list(args), "reset")
-        previous, ids = self._slot, list(args)
-        self._turn_slot()
-        flags = (self.rows.rewards, self.rows.terminations, self.rows.truncations)
-        if previous != self._slot and len(args) < self.num_envs:
-            old, new = self.rows.observations[previous], self.rows.observations[self._slot]
-            for source, target in zip(old, new, strict=True):
-                target[...] = source
-            for array in flags:
-                array[self._slot] = array[previous]
-        for array in flags:
+        ids = list(args)
+        self._turn_slot(keep=len(ids) < self.num_envs)
+        for array in (self.rows.rewards, self.rows.terminations, self.rows.truncations):
             array[self._slot, ids] = 0
         self._resets_next[ids] = False
         self._reset_ids = ids if len(ids) < self.num_envs else None
@@ -190,6 +182,7 @@ class Pool:
         Observations of all environments and infos of those that were reset; or observations and
         infos of these environments, in this order.
         """
+        self._exposed = self._exposed or env_ids is None
         only = self._reset_ids if env_ids is None else None
         return self._reader.observe(self._slot, env_ids), self._reader.infos(env_ids, only)
 
@@ -277,6 +270,8 @@ class Pool:
             self._check_together(env_ids)
         objects = self._actions.write(env_ids, actions, self._resets_next)
         self._action_objects.update(objects or {})
+        if not self._num_sent:
+            self._turn_slot(keep=True)
         self._sent[list(env_ids)] = True
         self._num_sent += len(env_ids)
         for index, ids in self._by_worker(dict.fromkeys(env_ids)).items():
@@ -311,7 +306,7 @@ class Pool:
     def _await_ready(self, min_envs: int, deadline: float | None) -> None:
         while True:
             for index, running in enumerate(self._running):
-                if running is not None and self.workers[index].wait(0.0):
+                if running is not None and self._has_answered(index):
                     self._complete(index)
                     self._dispatch(index)
             self._raise_failures()
@@ -325,6 +320,17 @@ class Pool:
                 )
             self.backend.listen(left)
 
+    def _has_answered(self, index: int) -> bool:
+        """Whether this worker is done; if it never will be, its environments are given up."""
+        try:
+            return self.workers[index].wait(0.0)
+        except ShoalError:
+            block = self._blocks[index]
+            self._num_sent -= int(self._sent[block.start : block.stop].sum())
+            self._sent[block.start : block.stop] = self._ready[block.start : block.stop] = False
+            self._running[index], self._queued[index] = None, []
+            raise
+
     def _dispatch(self, index: int) -> None:
         """Let an idle worker step whatever waits for it."""
         ids, block = self._queued[index], self._blocks[index]
@@ -333,7 +339,8 @@ class Pool:
         self._queued[index] = []
         self.rows.asked[block.start : block.stop] = False
         self.rows.asked[ids] = True
-        objects = self._action_objects if self.rows.shape.action.has_objects else None
+        waiting = self._action_objects
+        objects = {i: waiting.pop(i) for i in ids if i in waiting} if waiting else None
         self._running[index] = ids
         everyone = len(ids) == len(block)
         self.workers[index].put(self._step_command(index, None if everyone else ids, objects))
@@ -352,9 +359,22 @@ class Pool:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _turn_slot(self) -> None:
-        """The next results go elsewhere, so that the caller's views of the last ones stay."""
-        self._slot = (self._slot + 1) % self.rows.shape.slots
+    def _turn_slot(self, *, keep: bool = False) -> None:
+        """The next results go elsewhere, if the caller has views of the last ones.
+
+        `keep` takes the rows along, where not all of them will be written anew.
+        """
+        if not self._exposed or self.rows.shape.slots == 1:
+            return
+        old, new = self._slot, (self._slot + 1) % self.rows.shape.slots
+        self._slot, self._exposed = new, False
+        if keep:
+            flags = (self.rows.rewards, self.rows.terminations, self.rows.truncations)
+            for array in flags:
+                array[new] = array[old]
+            rings = zip(self.rows.observations[old], self.rows.observations[new], strict=True)
+            for source, target in rings:
+                target[...] = source
 
     def _step_command(
         self, index: int, env_ids: Sequence[int] | None, objects: dict[int, Any] | None
@@ -364,7 +384,7 @@ class Pool:
             return self._steps[self._slot]
         self._news[index] = []
         if objects is not None:
-            objects = {i: objects[i] for i in (self._blocks[index] if env_ids is None else env_ids)}
+            objects = {i: objects[i] for i in self._blocks[index] if i in objects}
         return Step(self._slot, env_ids is None, tuple(news), objects)
 
     def _absorb(self, index: int, reply: Reply) -> None:

@@ -4,10 +4,10 @@
       ▲   ◄──── started, exited ───    │ ◄─── stdout, stderr ────┘
       └──────── channel, shared memory (passed through) ─────────┘
 
-The server is a fresh interpreter: it never saw the user's script, has one thread and its own
-environment, and has imported what environments need, so that a worker is a fork away. It passes
-on what workers print, reports how they ended, and when the caller is gone, however it went, it
-takes all workers and their children with it.
+Each pool has a server of its own, a fork of the zygote: it never saw the user's script, has one
+thread and its own environment, and imports what the environments need, so that a worker is a fork
+away. It passes on what workers print, reports how they ended, and when the caller is gone, however
+it went, it takes all workers and their children with it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from shoal.engine.launch import ONE_THREAD, Outfit, become_worker
 from shoal.engine.machine import is_portable
+from shoal.engine.zygote import Zygote, start_interpreter
 
 _LINE_LIMIT_BYTES = 1 << 16
 _TAIL_LINES = 60
@@ -39,51 +40,38 @@ class Server:
     """The caller's handle: starts workers and knows how they ended."""
 
     def __init__(self, preload: Sequence[str], *, fork: bool) -> None:
-        mine, theirs = socket.socketpair()
-        self._socket, self._control = mine, Connection(os.dup(mine.fileno()))
-        code = (
-            f"import sys; sys.path[:] = {sys.path!r}; "
-            f"from shoal.engine.server import main; main({theirs.fileno()}, {os.getpid()})"
-        )
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        self._process = subprocess.Popen(
-            [sys.executable, *flags, "-c", code],
-            env=os.environ | ONE_THREAD,
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
+        self._socket, theirs = socket.socketpair()
+        self._control = Connection(os.dup(self._socket.fileno()))
         self._exits: dict[int, tuple[int | None, str]] = {}
+        self._zygote = None if is_portable() else Zygote.lease()
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            if self._zygote is not None:
+                self._pid = self._zygote.fork_server(theirs.fileno())
+            else:
+                self._process = _start_server(theirs.fileno())
+                self._pid = self._process.pid
+        finally:
+            theirs.close()
         self._control.send({"preload": list(preload), "fork": fork})
 
     def start(self, number: int, fds: Sequence[int]) -> tuple[int, int | None]:
         """Start a worker that inherits these descriptors; its pid and, on Linux, its pidfd."""
         self._control.send(("start", number))
         socket.send_fds(self._socket, [b"."], list(fds))
-        _, pid, has_pidfd = self._receive_until("started")
-        if not has_pidfd:
-            return pid, None
-        return pid, socket.recv_fds(self._socket, 1, 1)[1][0]
+        while (message := self._control.recv())[0] != "started":
+            self._note_exit(message)
+        _, pid, has_pidfd = message
+        return pid, socket.recv_fds(self._socket, 1, 1)[1][0] if has_pidfd else None
 
     def exit_of(self, pid: int, timeout_s: float = 2.0) -> tuple[int | None, str]:
         """Wait status and last words (stderr) of a worker that has ended."""
-        deadline = time.monotonic() + timeout_s
-        while pid not in self._exits:
-            try:
-                if not self._control.poll(max(0.0, deadline - time.monotonic())):
-                    return None, ""
-                self._note_exit(self._control.recv())
-            except (EOFError, OSError):
-                return None, ""
-        return self._exits[pid]
+        self._listen_until(lambda: pid in self._exits, timeout_s)
+        return self._exits.get(pid, (None, ""))
 
     def has_exited(self, pid: int) -> bool:
-        """Whether the end of this worker has been reported."""
-        with contextlib.suppress(EOFError, OSError):
-            while pid not in self._exits and self._control.poll(0):
-                self._note_exit(self._control.recv())
-        return pid in self._exits or self._process.poll() is not None
+        """Whether the end of this worker, or of the server itself, has been reported."""
+        return self._listen_until(lambda: pid in self._exits, 0.0) != "waiting"
 
     def kill(self, pid: int) -> None:
         """End a worker and its children now."""
@@ -92,30 +80,40 @@ class Server:
 
     def close(self, timeout_s: float = 5.0) -> None:
         """End the server and with it whatever is left of its workers."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        if self._listen_until(lambda: False, timeout_s) == "waiting":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
         self._control.close()
         self._socket.close()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        if self._process is not None:
             self._process.wait()
+        if self._zygote is not None:
+            self._zygote.release()
 
-    def _receive_until(self, kind: str) -> Any:
-        while True:
-            try:
-                message = self._control.recv()
-            except (EOFError, OSError) as problem:
-                code = self._process.wait()
-                raise RuntimeError(
-                    f"The process that workers come from ended with code {code}."
-                ) from problem
-            if message[0] == kind:
-                return message
-            self._note_exit(message)
+    def _listen_until(self, satisfied: Callable[[], bool], timeout_s: float) -> str:
+        """Take reports until one satisfies, the server has ended, or the time is up."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            while not satisfied():
+                if not self._control.poll(max(0.0, deadline - time.monotonic())):
+                    return "waiting"
+                self._note_exit(self._control.recv())
+        except (EOFError, OSError):
+            return "ended"
+        return "satisfied"
 
     def _note_exit(self, message: Any) -> None:
         _, pid, status, tail = message
         self._exits[pid] = (status, tail)
+
+
+def _start_server(control_fd: int) -> subprocess.Popen[bytes]:
+    """A server that is an interpreter of its own, where there is no fork."""
+    code = f"from shoal.engine.server import main; main({control_fd}, {os.getpid()})"
+    environment = os.environ | ONE_THREAD
+    return start_interpreter(code, [control_fd], env=environment, start_new_session=True)
 
 
 @dataclass
@@ -263,7 +261,8 @@ class _Nursery:
             tail = b"\n".join(child.outputs[1].tail).decode(errors="replace")
             self._control.send(("exited", pid, status, tail))
 
-    def end_all(self) -> None:
+    def close(self) -> None:
+        """End all workers, pass on their last output, and let go of everything."""
         for pid in self._children:
             _kill_group(pid)
         for child in self._children.values():
@@ -271,6 +270,9 @@ class _Nursery:
                 os.waitpid(child.pid, 0)
             for output in child.outputs:
                 output.finish()
+        self._selector.close()
+        self._control.close()
+        self._socket.close()
 
 
 def main(control_fd: int, parent_pid: int) -> None:
@@ -281,16 +283,19 @@ def main(control_fd: int, parent_pid: int) -> None:
     try:
         nursery.run()
     finally:
-        nursery.end_all()
+        nursery.close()
 
 
-def run_worker(outfit: Outfit) -> int:
-    """A worker's program, whatever started it; the exit code."""
+def run_worker(outfit: Outfit, order: Any = None) -> int:
+    """A worker's program, whatever started it; the exit code.
+
+    A fork of the caller is handed its order; others get it through their channel.
+    """
     become_worker(outfit)
     from shoal.engine.backends.process.inside import work
 
     try:
-        work(outfit)
+        work(outfit, order)
         return 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -306,18 +311,11 @@ def _spawn_worker(outfit: Outfit) -> int:
     assert outfit.output_fds is not None
     kept = replace(outfit, output_fds=None)
     code = (
-        f"import sys; sys.path[:] = {sys.path!r}; "
-        "from shoal.engine.server import Outfit, run_worker; "
-        f"sys.exit(run_worker({kept!r}))"
+        "from shoal.engine.launch import Outfit; from shoal.engine.server import run_worker; "
+        f"sys.stdout.reconfigure(line_buffering=True); sys.exit(run_worker({kept!r}))"
     )
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    process = subprocess.Popen(
-        [sys.executable, *flags, "-u", "-c", code],
-        stdin=subprocess.DEVNULL,
-        stdout=outfit.output_fds[0],
-        stderr=outfit.output_fds[1],
-        pass_fds=outfit.fds,
-    )
+    out, err = outfit.output_fds
+    process = start_interpreter(code, list(outfit.fds), stdout=out, stderr=err)
     process.returncode = 0  # waited for by _bury, not by its destructor
     return process.pid
 

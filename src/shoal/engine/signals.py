@@ -23,8 +23,14 @@ _COUNTING, _MAX = 1, 2**31 - 1
 class Semaphore:
     """A counting semaphore that two processes share."""
 
-    def __init__(self, lock: _multiprocessing.SemLock, name: str | None = None) -> None:
+    def __init__(
+        self,
+        lock: _multiprocessing.SemLock,
+        name: str | None = None,
+        place: memoryview | None = None,
+    ) -> None:
         self.name = name
+        self._place = place  # the memory it lies in must outlive it
         self.release: Callable[[], None] = lock.release
         self.acquire: Callable[..., bool] = lock.acquire
 
@@ -45,7 +51,8 @@ class Semaphore:
             return cls(_multiprocessing.SemLock._rebuild(0, _COUNTING, _MAX, place))
         # Rebuilt from the bare address: the standard library's own semaphore, at its full speed
         # (75 ns for a failed try, a third of what calling through ctypes costs), but nameless.
-        return cls(_multiprocessing.SemLock._rebuild(_address(place), _COUNTING, _MAX, None))
+        lock = _multiprocessing.SemLock._rebuild(_address(place), _COUNTING, _MAX, None)
+        return cls(lock, place=place)
 
     def unlink(self) -> None:
         """Take the name away; those who have opened it keep it."""

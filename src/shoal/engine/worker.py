@@ -151,8 +151,6 @@ class Share:
         layout = self.rows.shape.action
         columns: list[list[Any]] = []
         env_ids = self.env_ids if command.everyone else where
-        if command.objects and isinstance(command.objects[env_ids[0]], Loose):
-            return [command.objects[env_id].action for env_id in env_ids]
         arrays, objects = iter(self.rows.actions), 0
         for leaf in layout.leaves:
             if not leaf.is_array:
@@ -164,8 +162,14 @@ class Share:
             # may use .item() or .dtype, and Discrete.contains is 0.6 us faster on them than on int.
             columns.append(list(next(arrays)[where].copy()))
         if layout.is_plain:
-            return columns[0]
-        return [layout.assemble(parts) for parts in zip(*columns, strict=True)]
+            actions = columns[0]
+        else:
+            actions = [layout.assemble(parts) for parts in zip(*columns, strict=True)]
+        for k, env_id in enumerate(env_ids if command.objects else ()):
+            loose = command.objects.get(env_id)  # type: ignore[union-attr]
+            if isinstance(loose, Loose):
+                actions[k] = loose.action
+        return actions
 
     def _joint_action(self, cell: BatchedCell, command: Step) -> Any:
         layout = self.rows.shape.action

@@ -71,9 +71,9 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         for all, or a list with one dict (or None) per environment. With a mask, the observations
         of the others are their latest, and infos are only of those that were reset.
         """
-        if seed is None and self._first_seed is not None:
-            seed, self._first_seed = self._first_seed, None
         ids, options = self._masked(options)
+        first, self._first_seed = self._first_seed, None
+        seed = first if seed is None else seed
         seeds = seeds_of(seed, self.num_envs)
         every = self._options_for(options, self.num_envs)
         self._pool.reset({i: ResetArgs(seeds[i], every[i]) for i in ids})

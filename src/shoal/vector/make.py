@@ -14,6 +14,7 @@ from shoal.engine.compare import SameSpace
 from shoal.engine.machine import usable_cores
 from shoal.engine.pool import Pool, PoolPlan
 from shoal.errors import ConfigError, shown, suggest
+from shoal.seeding import seeds_of
 from shoal.vector.env import VectorEnv
 from shoal.vector.source import Resolved, Source, Wrapper, resolve
 
@@ -72,6 +73,8 @@ def make(
     choose("on_failure", on_failure, ("raise",))
     faults = faults or Faults()
     _check_numbers(batch_size, step_timeout_s, name, count)
+    if seed is not None:
+        seeds_of(seed, count)
     terms = Terms(
         autoreset=as_mode(autoreset),
         check_finite=faults.check_finite,

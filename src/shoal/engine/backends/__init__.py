@@ -35,9 +35,6 @@ class Worker(Protocol):
     def built(self) -> Built:
         """Wait until its environments are made; raises what a constructor raised."""
 
-    def attach(self, rows: Rows) -> None:
-        """Give it its rows; `put` is possible from here on."""
-
     def put(self, command: Command) -> None:
         """Hand over a command and return."""
 
@@ -66,7 +63,7 @@ class Backend(Protocol):
         """Start one worker per assignment; they build their environments side by side."""
 
     def make_rows(self, shape: RowShape) -> Rows:
-        """Memory that the caller and all workers see."""
+        """Rows that the caller and all workers see; workers take commands from here on."""
 
     def listen(self, timeout_s: float) -> None:
         """Return when some worker has answered since the last look, or after so long."""

@@ -64,10 +64,14 @@ class SerialBackend:
         self._terms = terms
 
     def start(self, assignments: Sequence[Assignment]) -> list[SerialWorker]:
-        return [SerialWorker(assignment, self._terms) for assignment in assignments]
+        self._workers = [SerialWorker(assignment, self._terms) for assignment in assignments]
+        return self._workers
 
     def make_rows(self, shape: RowShape) -> Rows:
-        return Rows(shape)
+        rows = Rows(shape)
+        for worker in self._workers:
+            worker.attach(rows)
+        return rows
 
     def listen(self, timeout_s: float) -> None:
         pass

@@ -125,10 +125,14 @@ class ThreadBackend:
         self._terms, self._bell = terms, threading.Event()
 
     def start(self, assignments: Sequence[Assignment]) -> list[ThreadWorker]:
-        return [ThreadWorker(assignment, self._terms, self._bell) for assignment in assignments]
+        self._workers = [ThreadWorker(one, self._terms, self._bell) for one in assignments]
+        return self._workers
 
     def make_rows(self, shape: RowShape) -> Rows:
-        return Rows(shape)
+        rows = Rows(shape)
+        for worker in self._workers:
+            worker.attach(rows)
+        return rows
 
     def listen(self, timeout_s: float) -> None:
         self._bell.wait(timeout_s)

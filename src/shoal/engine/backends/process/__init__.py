@@ -17,13 +17,12 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
-from typing import Any
-
-import cloudpickle
 
 from shoal.engine.backends import Terms
 from shoal.engine.backends.process.header import LISTENING, Header
+from shoal.engine.backends.process.inside import Order
 from shoal.engine.backends.process.outside import PARK_S, Child, ForkedChild, ProcessWorker
 from shoal.engine.commands import Assignment
 from shoal.engine.launch import Outfit
@@ -55,9 +54,8 @@ class ProcessBackend:
     def start(self, assignments: Sequence[Assignment]) -> list[ProcessWorker]:
         if self.start_method != "fork":
             self._server = Server(self._terms.preload, fork=self.start_method == "forkserver")
-        forked = self.start_method == "fork"
-        registry = Parcel(cloudpickle.dumps({})) if forked else registered(self._store)
-        orders = [self._order(assignment, registry) for assignment in assignments]
+            registry = registered(self._store)
+            orders = [self._order(assignment, registry) for assignment in assignments]
         self._memory.resize(Header.nbytes(len(assignments)))
         self._header = Header(self._memory.view())
         for assignment in assignments:
@@ -65,17 +63,17 @@ class ProcessBackend:
             child = self._start_process(assignment, ours, theirs)
             theirs.close()
             self._workers.append(ProcessWorker(assignment, self._terms, self._header, ours, child))
-        for worker, order in zip(self._workers, orders, strict=True):
-            worker.introduce(order)
+        if self.start_method != "fork":
+            for worker, order in zip(self._workers, orders, strict=True):
+                worker.introduce(order)
         return self._workers
 
-    def _order(self, assignment: Assignment, registry: Parcel) -> dict[str, Any]:
-        return {
-            "assignment": pack(assignment, self._store),
-            "registry": registry,
-            "timed": self._terms.step_timeout_s is not None,
-            "log_level": logging.getLogger().level,
-        }
+    def _order(self, assignment: Assignment, registry: Parcel) -> Order:
+        factories = pack(list(assignment.factories), self._store)
+        bare = replace(assignment, factories=())
+        return Order(
+            bare, self._terms.step_timeout_s is not None, _log_level(), factories, registry
+        )
 
     def _start_process(
         self, assignment: Assignment, ours: Connection, theirs: Connection
@@ -92,7 +90,9 @@ class ProcessBackend:
         pid = os.fork()
         if pid == 0:
             ours.close()
-            os._exit(run_worker(outfit))
+            # What it needs is in its memory already: nothing is pickled.
+            order = Order(assignment, self._terms.step_timeout_s is not None, _log_level())
+            os._exit(run_worker(outfit, order))
         for fd in outfit.fds:
             os.close(fd)
         return ForkedChild(pid)
@@ -113,24 +113,30 @@ class ProcessBackend:
         }
         for worker in self._workers:
             worker.prepare(order, self._bell.name, spin_s)
+        try:
+            for worker in self._workers:
+                worker.attach()
+        finally:
+            self._bell.unlink()
         return Rows(shape, self._memory.view()[offset:])
 
     def listen(self, timeout_s: float) -> None:
         assert self._bell is not None
-        self._bell.unlink()
         common = self._header.common
         common[LISTENING] = 1
         self._bell.acquire(True, min(timeout_s, PARK_S))
         common[LISTENING] = 0
 
     def close(self) -> None:
-        if self._bell is not None:
-            self._bell.unlink()
         if self._server is not None:
             self._server.close()
             self._server = None
         self._memory.close()
         self._store.memory.close()
+
+
+def _log_level() -> int:
+    return logging.getLogger().level
 
 
 def _start_method(asked: str | None) -> str:

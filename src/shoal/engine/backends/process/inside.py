@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -25,10 +26,10 @@ from shoal.engine.backends.process.header import (
     Header,
 )
 from shoal.engine.build import build, describe
-from shoal.engine.commands import Command, Failure, Reply, Step, failure_of
+from shoal.engine.commands import Assignment, Command, Failure, Reply, Step, failure_of
 from shoal.engine.launch import Outfit
 from shoal.engine.memory import Memory
-from shoal.engine.parcel import unpack
+from shoal.engine.parcel import Parcel, unpack
 from shoal.engine.registry import adopt
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.signals import Semaphore
@@ -87,28 +88,46 @@ class SignalChannel:
             self._pipe.send_bytes(payload)
 
 
-def work(outfit: Outfit) -> None:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker is told to build."""
+
+    assignment: Assignment
+    timed: bool
+    log_level: int
+    factories: Parcel | None = None
+    """The assignment's factories, where they had to travel."""
+    registry: Parcel | None = None
+
+    def unpacked(self, data: Memory) -> Assignment:
+        """The assignment, with its factories; makes the caller's registrations known."""
+        if self.factories is None or self.registry is None:
+            return self.assignment
+        large = data.view(writable=False) if os.fstat(data.fd).st_size else None
+        adopt(unpack(self.registry, large))
+        return replace(self.assignment, factories=unpack(self.factories, large))
+
+
+def work(outfit: Outfit, order: Order | None) -> None:
     """The worker's program: build, introduce itself, take its rows, serve, close."""
     pipe = Connection(outfit.channel_fd)
     memory, data = Memory(outfit.memory_fd), Memory(outfit.store_fd)
     header = Header(memory.view())
-    order: dict[str, Any] = pickle.loads(pipe.recv_bytes())
-    records = _collect_logs(order["log_level"], outfit.number)
+    order = order or pickle.loads(pipe.recv_bytes())
+    records = _collect_logs(order.log_level, outfit.number)
     try:
-        large = data.view(writable=False) if os.fstat(data.fd).st_size else None
-        adopt(unpack(order["registry"], large))
-        share = build(
-            unpack(order["assignment"], large),
-            BaseException,
-            header.words(outfit.number),
-            order["timed"],
-        )
-        pipe.send_bytes(dump(("built", describe(share), list(records))))
+        mark = header.words(outfit.number)
+        share = build(order.unpacked(data), BaseException, mark, order.timed)
     except BaseException as error:
-        pipe.send_bytes(dump(("failed", _travelling(failure_of(error)), list(records))))
+        _tell(pipe, ("failed", _travelling(failure_of(error)), list(records)))
         return
-    records.clear()
-    attach: dict[str, Any] = pickle.loads(pipe.recv_bytes())
+    try:
+        pipe.send_bytes(dump(("built", describe(share), list(records))))
+        records.clear()
+        attach: dict[str, Any] = pickle.loads(pipe.recv_bytes())
+    except (EOFError, OSError):
+        share.close()  # another worker could not be built, or the caller is gone
+        return
     shape: RowShape = attach["shape"]
     rows = Rows(shape, memory.view()[attach["offset"] :])
     for block in (memory, data):
@@ -121,12 +140,17 @@ def work(outfit: Outfit) -> None:
         share.attach(rows, attach["autoreset"], attach["check_finite"])
         pipe.send_bytes(dump(("attached", None, [])))
     except BaseException as error:
-        pipe.send_bytes(dump(("failed", _travelling(failure_of(error)), [])))
+        _tell(pipe, ("failed", _travelling(failure_of(error)), []))
+        share.close()
         return
     serve(channel, share)
-    failures = [_travelling(failure) for failure in share.close()]
+    _tell(pipe, [_travelling(failure) for failure in share.close()])
+
+
+def _tell(pipe: Connection, message: Any) -> None:
+    """A last word, if there is still someone to hear it."""
     with contextlib.suppress(OSError):
-        pipe.send_bytes(dump(failures))
+        pipe.send_bytes(dump(message))
 
 
 class _Collector(logging.Handler):

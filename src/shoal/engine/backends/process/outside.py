@@ -27,7 +27,7 @@ from shoal.engine.backends.process.header import (
     STEP_SOME,
     Header,
 )
-from shoal.engine.backends.process.inside import dump
+from shoal.engine.backends.process.inside import Order, dump
 from shoal.engine.commands import (
     MARK_ENV,
     MARK_PHASE,
@@ -42,7 +42,6 @@ from shoal.engine.commands import (
 )
 from shoal.engine.launch import describe_exit
 from shoal.engine.machine import is_portable
-from shoal.engine.rows import Rows
 from shoal.engine.server import Server
 from shoal.engine.signals import Semaphore
 from shoal.errors import WorkerDied, WorkerTimeout
@@ -131,7 +130,7 @@ class ProcessWorker:
         self._go: Semaphore
         self._done: Semaphore
 
-    def introduce(self, order: dict[str, Any]) -> None:
+    def introduce(self, order: Order) -> None:
         """Tell it what to build."""
         with contextlib.suppress(OSError):  # a death is noticed by whoever waits for the answer
             self._pipe.send_bytes(dump(order))
@@ -151,7 +150,8 @@ class ProcessWorker:
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(cloudpickle.dumps({**order, "names": names}))
 
-    def attach(self, rows: Rows) -> None:
+    def attach(self) -> None:
+        """Wait until the worker has its rows and signals."""
         try:
             self._expect("attached")
         finally:
