@@ -2,6 +2,8 @@
 # Needs only Python (3.11 to 3.13), make and git; everything else lands in .venv, pinned.
 
 PYTHON ?= python3
+# Tests wait for processes more than they compute, so a few more than two cores' worth at once.
+JOBS ?= 3
 # Passed on to pytest, as in: make test ARGS="-k seeds -x"
 ARGS ?=
 
@@ -19,7 +21,7 @@ train: $(READY) ## a short vectorised run on each backend, with a throughput sum
 	@$(BIN)/python scripts/throughput.py
 
 test: $(READY) ## the tests, except the slow ones
-	@$(BIN)/python -m pytest -q -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) $(ARGS)
 
 test-slow: $(READY) ## the tests marked slow
 	@$(BIN)/python -m pytest -q -m slow -o timeout=600 -o faulthandler_timeout=660 $(ARGS)

@@ -14,7 +14,6 @@ A message says, in this order: what happened, where, expected and got, what to d
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -106,6 +105,8 @@ def _rebuild(cls: type[WorkerError], message: str, state: dict[str, Any]) -> Wor
 
 def suggest(given: object, known: Iterable[str]) -> str:
     """' Did you mean ...?' for the nearest known name, or the list of all of them."""
+    import difflib  # only where there is something to suggest: it costs a tenth of our import
+
     names = [str(name) for name in known]
     close = difflib.get_close_matches(str(given), names, n=1, cutoff=0.6)
     return (

@@ -182,9 +182,14 @@ class Writer:
     def _write_leaf(self, leaf: Leaf, row: Array, part: Any) -> None:
         if type(part) is not np.ndarray or part.dtype is not leaf.dtype or part.shape != leaf.shape:
             part = fit(leaf, part, self._root, self._note)
-        if self._check_finite and leaf.dtype.kind in "fc" and not np.isfinite(part).all():
+        if not self._check_finite:
+            row[...] = part
+            return
+        with np.errstate(over="ignore"):
+            cast = np.asarray(part).astype(leaf.dtype)
+        if leaf.dtype.kind in "fc" and not np.isfinite(cast).all():
             raise ContractError(f"{leaf.name(self._root)} is not finite: {shown(part)}.")
-        row[...] = part
+        row[...] = cast
 
 
 def fit(leaf: Leaf, part: Any, root: str, note: Note) -> Array:
@@ -202,20 +207,21 @@ def fit(leaf: Leaf, part: Any, root: str, note: Note) -> Array:
         )
     if array.dtype == leaf.dtype:
         return array
-    if not np.can_cast(array.dtype, leaf.dtype, "same_kind"):
-        _refuse_loss(array, leaf, where)
+    if not casts_without_loss(array, leaf.dtype):
+        raise ContractError(
+            f"{where} has dtype {array.dtype}, which {leaf.dtype} of {leaf.space} cannot hold "
+            f"without loss: got {shown(array)}."
+        )
     if isinstance(part, np.ndarray) and not np.can_cast(array.dtype, leaf.dtype, "safe"):
         note(f"cast:{where}", f"{where} comes as {array.dtype} and is cast to {leaf.dtype}.")
     return array
 
 
-def _refuse_loss(array: Array, leaf: Leaf, where: str) -> None:
-    numeric = array.dtype.kind in "biufc" and leaf.dtype.kind in "biufc"
-    if numeric:
-        with np.errstate(invalid="ignore"):
-            numeric = bool((array.astype(leaf.dtype) == array).all())
-    if not numeric:
-        raise ContractError(
-            f"{where} has dtype {array.dtype}, which {leaf.dtype} of {leaf.space} cannot hold "
-            f"without loss: got {shown(array)}."
-        )
+def casts_without_loss(array: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether an array may be cast: within its kind always, to another kind if its values stay."""
+    if np.can_cast(array.dtype, dtype, "same_kind"):
+        return True
+    if array.dtype.kind not in "biuf" or dtype.kind not in "biufc":
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool((array.astype(dtype) == array).all())

@@ -7,7 +7,7 @@ state. Evaluation has a stream of its own.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -39,11 +39,11 @@ def _hashed(run_seed: int, *key: int) -> int:
     return (int(words[0]) >> 2) | (1 << 61)
 
 
-def seeds_of(seed: int | Sequence[Seed] | None, count: int, first_id: int = 0) -> list[Seed]:
+def seeds_of(seed: Any, count: int, first_id: int = 0) -> list[Seed]:
     """One seed per environment from what a user may pass: nothing, an integer, or a list."""
     if seed is None:
         return [None] * count
-    if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str | bytes):
+    if isinstance(seed, str | bytes) or np.ndim(seed) == 0:
         start = _integer(seed)
         return [env_seed(start, first_id + i) for i in range(count)]
     if len(seed) != count:

@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from shoal.engine.rows import Rows
 from shoal.errors import ContractError, shown
-from shoal.layout import Array, Leaf
+from shoal.layout import Array, Leaf, casts_without_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,13 @@ def _limits(leaf: Leaf) -> tuple[Any, Any] | None:
 
 def _fit(leaf: Leaf, part: Any, count: int) -> Array:
     """A batch of one leaf as an array `[count, ...]` that casts into the rows without loss."""
-    array = np.asarray(part)
+    try:
+        array = np.asarray(part)
+    except ValueError as problem:
+        raise ContractError(
+            f"{leaf.name('actions')} is no array ({problem}); "
+            f"expected one of shape {(count, *leaf.shape)} for {leaf.space}."
+        ) from None
     if array.dtype == leaf.dtype and array.shape == (count, *leaf.shape):
         return array
     name = leaf.name("actions")
@@ -132,9 +138,7 @@ def _fit(leaf: Leaf, part: Any, count: int) -> Array:
         raise ContractError(
             f"{name} has shape {array.shape}; expected {(count, *leaf.shape)} of {leaf.space}."
         )
-    if not np.can_cast(array.dtype, leaf.dtype, "same_kind") and (
-        array.dtype.kind not in "biuf" or not (array.astype(leaf.dtype) == array).all()
-    ):
+    if not casts_without_loss(array, leaf.dtype):
         raise ContractError(
             f"{name} has dtype {array.dtype}, which {leaf.dtype} of {leaf.space} cannot hold "
             f"without loss: got {shown(array)}."

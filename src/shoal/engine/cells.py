@@ -12,7 +12,7 @@ writes those once per batch. What the three modes do at an episode's end:
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -70,7 +70,8 @@ class Cell:
         """Take a place at the rows; before that the environment is built but mute."""
         env_id = self.env_ids[0]
         self._desk, self._id = desk, env_id
-        self._step, self._put_info = self.env.step, desk.infos.put
+        self._step: Callable[[Any], Any] = self.env.step
+        self._put_info = desk.infos.put
         layout = desk.rows.shape.observation
         self._has_objects = layout.has_objects
         self._writers = [
@@ -94,6 +95,10 @@ class Cell:
             reward = _number(reward)
         self.episode_return += reward
         self.length += 1
+        if terminated is not False and terminated is not True:
+            terminated = bool(terminated)
+        if truncated is not False and truncated is not True:
+            truncated = bool(truncated)
         if terminated or truncated:
             self._end(slot, observation, info)
         else:
@@ -315,10 +320,14 @@ def _row_writer(desk: Desk, layout: Layout, arrays: Sequence[Array], env_id: int
 
 def _number(reward: Any) -> float:
     """A reward as a float; arrays of one element are accepted, as Gymnasium's plain loop does."""
-    array = np.asarray(reward)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise ContractError(f"the reward is {shown(reward)}; expected one real number.")
-    return float(array.reshape(())[()])
+    if isinstance(reward, np.ndarray | list | tuple) and np.size(reward) == 1:
+        reward = np.reshape(reward, ())[()]
+    try:
+        if not isinstance(reward, str | bytes | np.ndarray):
+            return float(reward)
+    except (TypeError, ValueError):
+        pass
+    raise ContractError(f"the reward is {shown(reward)}; expected one real number.")
 
 
 def _joint_seed(args: Sequence[ResetArgs | None]) -> Any:

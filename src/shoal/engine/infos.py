@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from shoal.engine.rows import CACHE_LINE_BYTES, INFO_COLUMNS, Rows
+from shoal.errors import ContractError, shown
 from shoal.layout import Array
 
 Path = tuple[Any, ...]
@@ -46,6 +47,16 @@ class Column:
         self.present, self.values = present, values
         self.children: dict[Any, Column] = {}
 
+    def takes(self, value: Any) -> bool:
+        """Whether this very kind of value belongs here."""
+        if self.kind is dict:
+            return isinstance(value, dict)
+        if type(value) is not self.kind:
+            return False
+        if not isinstance(value, np.ndarray):
+            return True
+        return bool(value.shape == self.shape and value.dtype == self.values.dtype)
+
 
 class Columns:
     """The columns of a pool; adding equal specs in equal order gives equal columns everywhere."""
@@ -63,7 +74,7 @@ class Columns:
         if len(self.all) == INFO_COLUMNS or self._used + nbytes > len(self._bytes):
             return False
         values = self._bytes[self._used : self._used + nbytes].view(dtype)
-        values = values.reshape(shape) if nbytes else values
+        values = values.reshape(shape) if spec.kind is not dict else values
         self._used += -(-nbytes // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
         column = Column(spec, self._present[len(self.all)], values)
         self.siblings(spec.path)[spec.path[-1]] = column
@@ -100,24 +111,25 @@ class InfoWriter:
 
     def put(self, env_id: int, info: dict[Any, Any]) -> None:
         """Record the (non-empty) info of one environment."""
+        if not isinstance(info, dict):
+            raise ContractError(f"info is {shown(info)}; expected a dict.")
         self._dirty = True
         self._put(env_id, info, self.columns.top, ())
 
     def _put(self, env_id: int, info: dict[Any, Any], level: dict[Any, Column], at: Path) -> None:
         for key, value in info.items():
             column = level.get(key)
-            if column is None or type(value) is not column.kind:
+            if column is None or not column.takes(value):
                 self.odd.append(OddInfo(env_id, (*at, key), value))
             elif isinstance(value, dict):
                 column.present[env_id] = True
                 self._put(env_id, value, column.children, column.path)
-            elif isinstance(value, np.ndarray) and (
-                value.shape != column.shape or value.dtype != column.values.dtype
-            ):
-                self.odd.append(OddInfo(env_id, (*at, key), value))
             else:
-                column.values[env_id] = value
-                column.present[env_id] = True
+                try:
+                    column.values[env_id] = value
+                    column.present[env_id] = True
+                except OverflowError:
+                    self.odd.append(OddInfo(env_id, (*at, key), value))
 
 
 class InfoReader:
@@ -146,11 +158,17 @@ class InfoReader:
             wanted = np.zeros(self.columns.num_envs, dtype=np.bool_)
             wanted[only] = True
             used = used & wanted[ids]
+        mixed: dict[Any, dict[int, Any]] = {one.path[0]: {} for one in odd}
         for index in np.flatnonzero(used.any(axis=1)):
-            column = self.columns.all[index]
-            self._add_column(infos, column, used[index].copy(), ids)
+            column, mask = self.columns.all[index], used[index]
+            if column.path[0] not in mixed:
+                self._add_column(infos, column, mask.copy(), ids)
+            elif len(column.path) == 1:
+                for k in np.flatnonzero(mask).tolist():
+                    env_id = k if env_ids is None else env_ids[k]
+                    mixed[column.path[0]][k] = _restored(column, env_id)
         if odd:
-            self._add_odd(infos, odd, env_ids, count)
+            self._add_mixed(infos, mixed, odd, env_ids, count)
         return infos
 
     def _add_column(self, infos: dict[str, Any], column: Column, mask: Array, ids: Any) -> None:
@@ -166,23 +184,27 @@ class InfoReader:
             infos[key] = values
         infos[f"_{key}"] = mask
 
-    def _add_odd(
+    def _add_mixed(
         self,
         infos: dict[str, Any],
+        mixed: dict[Any, dict[int, Any]],
         odd: Sequence[OddInfo],
         env_ids: Sequence[int] | None,
         count: int,
     ) -> None:
-        position = {
-            env_id: k for k, env_id in enumerate(env_ids if env_ids is not None else range(count))
-        }
-        by_path: dict[Path, dict[int, Any]] = {}
+        """Add entries of which something came odd: whole, one environment after another."""
+        ids = range(count) if env_ids is None else env_ids
+        position = {env_id: k for k, env_id in enumerate(ids)}
         for env_id, path, value in odd:
-            by_path.setdefault(path, {})[position[env_id]] = value
+            inner: Any = mixed[path[0]]
+            *outer, last = (position[env_id], *path[1:])
+            for key in outer:
+                inner = inner[key]
+            inner[last] = value
         gatherer = VectorEnv[Any, Any, Any]()
         gatherer.num_envs = count
-        for path, values in by_path.items():
-            _merge(gatherer, infos, path, values)
+        for key, values in mixed.items():
+            _gather(gatherer, infos, key, values)
 
     def discover(self, odd: Iterable[OddInfo]) -> list[ColumnSpec]:
         """Give columns to what can have one; returns the new ones, for the workers."""
@@ -205,7 +227,9 @@ class InfoReader:
 
 def _spec_for(path: Path, value: Any) -> ColumnSpec | None:
     kind = type(value)
-    if kind is dict:
+    if path[-1] == "final_obs":  # which Gymnasium keeps as objects
+        return None
+    if isinstance(value, dict):
         return ColumnSpec(path, dict, "u1", ())
     if kind is np.ndarray and value.dtype.kind in "biufc":
         return ColumnSpec(path, kind, value.dtype.str, value.shape)
@@ -214,22 +238,26 @@ def _spec_for(path: Path, value: Any) -> ColumnSpec | None:
     return None
 
 
-def _merge(
-    gatherer: VectorEnv[Any, Any, Any], infos: dict[str, Any], path: Path, values: dict[int, Any]
+def _restored(column: Column, env_id: int) -> Any:
+    """What an environment put into a column, as it was."""
+    if column.kind is dict:
+        children = column.children.items()
+        return {key: _restored(one, env_id) for key, one in children if one.present[env_id]}
+    value = column.values[env_id, ...].copy()
+    if column.kind is np.ndarray:
+        return value
+    return value.item() if column.kind in (int, float, bool) else value[()]
+
+
+def _gather(
+    gatherer: VectorEnv[Any, Any, Any], infos: dict[str, Any], key: Any, values: dict[int, Any]
 ) -> None:
-    """Add odd values under `path` as Gymnasium would: the first environment decides the type."""
-    for outer in path[:-1]:
-        infos = infos[outer]
-    key = path[-1]
-    if key in infos and not isinstance(infos[key], dict):
-        mask, column = infos.pop(f"_{key}"), infos.pop(key)
-        values = {int(k): column[k] for k in np.flatnonzero(mask)} | values
-    for k in sorted(values):
-        try:
+    """Add values as Gymnasium does: the first environment decides the type."""
+    try:
+        for k in sorted(values):
             gatherer._add_info(infos, {key: values[k]}, k)
-        except (ValueError, TypeError, OverflowError):
-            _add_as_objects(infos, key, values, gatherer.num_envs)
-            return
+    except (ValueError, TypeError, OverflowError, AttributeError, IndexError):
+        _add_as_objects(infos, key, values, gatherer.num_envs)
 
 
 def _add_as_objects(infos: dict[str, Any], key: Any, values: dict[int, Any], count: int) -> None:

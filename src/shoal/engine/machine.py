@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-from pathlib import Path
 
 
 def is_portable() -> bool:
@@ -28,16 +27,21 @@ def usable_cores() -> int:
     return max(1, min(cores, math.ceil(quota)) if quota else cores)
 
 
-def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+def _cgroup_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | None:
     """The CPU quota in cores, from version 2 (cpu.max) or 1 (cfs) of control groups."""
     try:
-        quota, period = (root / "cpu.max").read_text().split()[:2]
+        quota, period = _words(root, "cpu.max")[:2]
     except (OSError, ValueError):
         try:
-            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
-            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
-        except OSError:
+            (quota,) = _words(root, "cpu/cpu.cfs_quota_us")
+            (period,) = _words(root, "cpu/cpu.cfs_period_us")
+        except (OSError, ValueError):
             return None
     if quota in ("max", "-1") or not quota.isdigit() or int(period) == 0:
         return None
     return int(quota) / int(period)
+
+
+def _words(root: str | os.PathLike[str], name: str) -> list[str]:
+    with open(os.path.join(root, name)) as file:
+        return file.read().split()

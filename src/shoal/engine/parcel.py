@@ -7,6 +7,7 @@ out as a read-only view of it, bytes as one copy per worker.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import pickle
@@ -79,13 +80,16 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
 class _Unpacker(pickle.Unpickler):
     def __init__(self, parcel: Parcel, data: memoryview | None) -> None:
         self._data = data
+        self._bytes: dict[tuple[int, int], bytes] = {}
         buffers = [data[at : at + size] for at, size in parcel.spans] if data else []
         super().__init__(io.BytesIO(parcel.payload), buffers=buffers)
 
     def persistent_load(self, pid: Any) -> bytes:
         assert self._data is not None
-        at, size = pid
-        return bytes(self._data[at : at + size])
+        if pid not in self._bytes:
+            at, size = pid
+            self._bytes[pid] = bytes(self._data[at : at + size])
+        return self._bytes[pid]
 
 
 def pack(obj: Any, store: Store) -> Parcel:
@@ -135,13 +139,7 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"argument {k}", value) for k, value in enumerate(obj.args))
         yield from ((f"argument {key!r}", value) for key, value in obj.keywords.items())
     elif isinstance(obj, types.FunctionType):
-        cells = zip(obj.__code__.co_freevars, obj.__closure__ or (), strict=True)
-        yield from ((f"closure variable {name!r}", cell.cell_contents) for name, cell in cells)
-        names = obj.__code__.co_names
-        yield from (
-            (f"global {name!r}", obj.__globals__[name]) for name in names if name in obj.__globals__
-        )
-        yield from ((f"default {k}", value) for k, value in enumerate(obj.__defaults__ or ()))
+        yield from _function_parts(obj)
     elif isinstance(obj, types.MethodType):
         yield "the instance", obj.__self__
     elif isinstance(obj, dict):
@@ -150,3 +148,23 @@ def _parts(obj: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"element {k}", value) for k, value in enumerate(obj))
     elif hasattr(obj, "__dict__") and not isinstance(obj, type | types.ModuleType):
         yield from ((f"attribute {key!r}", value) for key, value in vars(obj).items())
+
+
+def _function_parts(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a variable that has no value yet
+            yield f"closure variable {name!r}", cell.cell_contents
+    known = function.__globals__
+    yield from ((f"global {name!r}", known[name]) for name in _names(code) if name in known)
+    yield from ((f"default {k}", value) for k, value in enumerate(function.__defaults__ or ()))
+    keywords = function.__kwdefaults__ or {}
+    yield from ((f"default {key!r}", value) for key, value in keywords.items())
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Names that a function uses, and those used by functions written inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)

@@ -11,7 +11,7 @@ import logging
 import operator
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,8 +41,12 @@ from shoal.engine.results import Reader, Results
 from shoal.engine.rows import RowShape
 from shoal.errors import ClosedError, ContractError, ShoalError
 from shoal.layout import Array, Layout
+from shoal.seeding import Seed
 
 log = logging.getLogger("shoal")
+
+ResetPlan = Mapping[int, tuple[Seed, dict[str, Any] | None]]
+"""Seed and options for the reset of each of some environments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,21 +164,22 @@ class Pool:
             self._resets_next[slice(None) if env_ids is None else env_ids] = ended
         return results
 
-    def reset(self, args: dict[int, ResetArgs]) -> None:
+    def reset(self, plan: ResetPlan) -> None:
         """Reset these environments now; `reset_results` tells what they, or all, look like."""
-        self.start_reset(args)
+        self.start_reset(plan)
         self.finish_started()
 
-    def start_reset(self, args: dict[int, ResetArgs]) -> None:
+    def start_reset(self, plan: ResetPlan) -> None:
         """Begin to reset these environments; `finish_started` ends it."""
-        self._check_idle(list(args), "reset")
-        ids = list(args)
+        ids = list(plan)
+        self._check_idle(ids, "reset")
         self._turn_slot(keep=len(ids) < self.num_envs)
         for array in (self.rows.rewards, self.rows.terminations, self.rows.truncations):
             array[self._slot, ids] = 0
         self._resets_next[ids] = False
         self._reset_ids = ids if len(ids) < self.num_envs else None
-        self._start({i: Reset(self._slot, part) for i, part in self._by_worker(args).items()})
+        parts = self._by_worker({i: ResetArgs(*how) for i, how in plan.items()})
+        self._start({index: Reset(self._slot, part) for index, part in parts.items()})
 
     def reset_results(self, env_ids: Sequence[int] | None = None) -> tuple[Any, dict[str, Any]]:
         """What the reset that was finished last has come to.
@@ -186,10 +191,11 @@ class Pool:
         only = self._reset_ids if env_ids is None else None
         return self._reader.observe(self._slot, env_ids), self._reader.infos(env_ids, only)
 
-    def plan_reset(self, args: dict[int, ResetArgs]) -> None:
+    def plan_reset(self, plan: ResetPlan) -> None:
         """What the next automatic reset of these environments uses, once."""
-        self._check_idle(list(args), "set_next_reset")
-        self._start({i: PlanReset(part) for i, part in self._by_worker(args).items()})
+        self._check_idle(list(plan), "set_next_reset")
+        parts = self._by_worker({i: ResetArgs(*how) for i, how in plan.items()})
+        self._start({index: PlanReset(part) for index, part in parts.items()})
         self.finish_started()
 
     def call(
@@ -454,9 +460,9 @@ class Pool:
     def closed(self) -> bool:
         return not self._finalizer.alive
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """Ask, wait, then insist. Safe to call twice."""
-        self._crew.timeout_s = timeout_s
+        self._crew.timeout_s = CLOSE_TIMEOUT_S if timeout_s is None else timeout_s
         self._finalizer()
 
 

@@ -75,7 +75,7 @@ def carve(
 ) -> list[Array]:
     """Zeroed arrays, one after another, each on a cache line of its own."""
     if buffer is None:
-        buffer = memoryview(bytearray(sum(_padded(*entry) for entry in entries) + CACHE_LINE_BYTES))
+        buffer = _aligned(sum(_padded(*entry) for entry in entries))
     arrays, offset = [], 0
     for shape, dtype in entries:
         count = int(np.prod(shape, dtype=np.int64))
@@ -83,6 +83,13 @@ def carve(
         arrays.append(flat.reshape(shape))
         offset += _padded(shape, dtype)
     return arrays
+
+
+def _aligned(nbytes: int) -> memoryview:
+    """Private memory that begins on a cache line."""
+    block = np.zeros(nbytes + CACHE_LINE_BYTES, dtype=np.uint8)
+    start = -block.ctypes.data % CACHE_LINE_BYTES
+    return block[start : start + nbytes].data
 
 
 def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:

@@ -1,0 +1,1 @@
+"""What users hold: presentations of a pool for Gymnasium and, in time, other ecosystems."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from shoal.engine.commands import ResetArgs
-from shoal.engine.crew import CLOSE_TIMEOUT_S
-from shoal.engine.pool import Pool
 from shoal.errors import ContractError, shown
 from shoal.layout import Array
 from shoal.seeding import Seed, seeds_of
+
+if TYPE_CHECKING:
+    from shoal.engine.pool import Pool, ResetPlan
 
 Options = Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
 EnvIds = Iterable[int] | None
@@ -76,7 +76,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         seed = first if seed is None else seed
         seeds = seeds_of(seed, self.num_envs)
         every = self._options_for(options, self.num_envs)
-        self._pool.reset({i: ResetArgs(seeds[i], every[i]) for i in ids})
+        self._pool.reset({i: (seeds[i], every[i]) for i in ids})
         return self._pool.reset_results()
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -87,8 +87,8 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         """One frame per environment."""
         return self.call("render")
 
-    def close_extras(self, timeout_s: float = CLOSE_TIMEOUT_S, **_: Any) -> None:
-        """Ask, wait for `timeout_s`, then insist; every `env.close()` is run."""
+    def close_extras(self, timeout_s: float | None = None, **_: Any) -> None:
+        """Ask, wait for `timeout_s` (default 5), then insist; every `env.close()` is run."""
         self._pool.close(timeout_s)
 
     def __enter__(self) -> VectorEnv:
@@ -193,7 +193,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
 
     def _reset_args(
         self, env_ids: Iterable[int], seeds: int | Sequence[Seed] | None, options: Options
-    ) -> tuple[list[int], dict[int, ResetArgs]]:
+    ) -> tuple[list[int], ResetPlan]:
         ids = self._ids(env_ids)
         if seeds is not None and not isinstance(seeds, Sequence | np.ndarray):
             every = seeds_of(seeds, self.num_envs)
@@ -201,7 +201,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         else:
             per_env = seeds_of(seeds, len(ids))
         chosen = self._options_for(options, len(ids))
-        return ids, {i: ResetArgs(s, o) for i, s, o in zip(ids, per_env, chosen, strict=True)}
+        return ids, {i: (s, o) for i, s, o in zip(ids, per_env, chosen, strict=True)}
 
     def _options_for(self, options: Options, count: int) -> list[dict[str, Any] | None]:
         if options is None:

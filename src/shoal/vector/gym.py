@@ -23,8 +23,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import batch_differing_spaces, iterate
 
 from shoal.engine.backends import Terms
-from shoal.engine.commands import Factory, ResetArgs
-from shoal.engine.crew import CLOSE_TIMEOUT_S
+from shoal.engine.commands import Factory
 from shoal.engine.pool import Pool
 from shoal.errors import ConfigError, ContractError, EnvRaised, RemoteTraceback
 from shoal.layout import Array, Layout
@@ -216,7 +215,7 @@ class AsyncVectorEnv(_DropIn):
         self._assert_default("reset", "")
         ids, options = self._masked(options)
         every = self._options_for(options, self.num_envs)
-        self._pool.start_reset({i: ResetArgs(seeds[i], every[i]) for i in ids})
+        self._pool.start_reset({i: (seeds[i], every[i]) for i in ids})
         self._state = AsyncState.WAITING_RESET
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
@@ -273,7 +272,7 @@ class AsyncVectorEnv(_DropIn):
                 f"Calling `close` while waiting for a pending call to `{pending.value}` "
                 "to complete."
             )
-        self._pool.close(CLOSE_TIMEOUT_S if timeout is None else timeout)
+        self._pool.close(timeout)
 
     def _finish(self, waiting: AsyncState, timeout: float | None) -> dict[int, Any]:
         self._assert_is_running()

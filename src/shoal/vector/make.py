@@ -5,18 +5,20 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine.backends import Backend, Terms
-from shoal.engine.compare import SameSpace
 from shoal.engine.machine import usable_cores
-from shoal.engine.pool import Pool, PoolPlan
 from shoal.errors import ConfigError, shown, suggest
 from shoal.seeding import seeds_of
 from shoal.vector.env import VectorEnv
 from shoal.vector.source import Resolved, Source, Wrapper, resolve
+
+if TYPE_CHECKING:  # the engine itself is imported on use: `import shoal` stays light
+    from shoal.engine.backends import Backend, Terms
+    from shoal.engine.compare import SameSpace
+    from shoal.engine.pool import Pool
 
 AUTORESET = {
     "next_step": AutoresetMode.NEXT_STEP,
@@ -41,6 +43,8 @@ class Faults:
 
     def __post_init__(self) -> None:
         choose("faults.on_error", self.on_error, ("raise",))
+        if not self.start_timeout_s > 0:
+            raise ConfigError(f"start_timeout_s must be above zero, got {self.start_timeout_s}.")
 
 
 def make(
@@ -67,6 +71,8 @@ def make(
     of a script or notebook work, and no main guard is needed. `num_workers` is at most the cores
     that may be used, unless you say more. Everything is checked before anything starts.
     """
+    from shoal.engine.backends import Terms
+
     source = resolve(env, env_kwargs, wrappers)
     count = _count_envs(source, num_envs)
     name, reason = _choose_backend(choose("backend", backend, BACKENDS), count)
@@ -99,6 +105,8 @@ def make_pool(
     same_observation_space: SameSpace | None = None,
 ) -> Pool:
     """A pool on a named backend."""
+    from shoal.engine.pool import Pool, PoolPlan
+
     if num_workers is None:
         num_workers = usable_cores()
     elif as_count("num_workers", num_workers) > num_envs:

@@ -15,9 +15,9 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from shoal.engine.commands import Factory
 from shoal.errors import ConfigError, shown, suggest
 
+Factory = Callable[..., Any]
 Wrapper = Callable[[Any], Any]
 Source = str | EnvSpec | type | Factory | Sequence[Factory]
 
@@ -36,24 +36,40 @@ def resolve(
     env: Source, env_kwargs: Mapping[str, Any] | None = None, wrappers: Sequence[Wrapper] = ()
 ) -> Resolved:
     """Turn what the user gave into factories; ConfigError where it can be none."""
-    kwargs, spec = dict(env_kwargs or {}), None
-    is_list = isinstance(env, (list, tuple))
-    makers: Sequence[Any] = env if is_list else [env]  # type: ignore[assignment]
-    if not makers:
+    if env_kwargs is not None and not isinstance(env_kwargs, Mapping):
+        raise ConfigError(f"env_kwargs is {shown(env_kwargs)}; expected a dict of arguments.")
+    if isinstance(wrappers, type) or not isinstance(wrappers, Sequence):
+        raise ConfigError(f"wrappers is {shown(wrappers)}; expected a list of callables.")
+    for wrapper in wrappers:
+        if not callable(wrapper):
+            raise ConfigError(f"the wrapper {shown(wrapper)} is not callable: pass its class.")
+    is_list = isinstance(env, list | tuple)
+    given: Sequence[Any] = env if is_list else [env]  # type: ignore[assignment]
+    if not given:
         raise ConfigError("the list of environment factories is empty.")
-    if isinstance(env, str) and not _names_a_factory(env):
-        env = _find_spec(env)
-    elif isinstance(env, str):
-        _import_factory(env)  # fail here, not in a worker
-    if isinstance(env, EnvSpec):
-        spec, makers = env, [partial(_make_from_spec, env)]
-    for maker in makers:
-        _check_maker(maker)
+    makers = [_as_maker(one) for one in given]
+    kwargs = dict(env_kwargs or {})
     factories = tuple(partial(assemble, maker, kwargs, tuple(wrappers)) for maker in makers)
-    entry = getattr(spec, "entry_point", None)
-    modules = [entry] if isinstance(entry, str) else list(makers)
-    preload = dict.fromkeys(name for name in map(_module_of, [*modules, *wrappers]) if name)
+    spec = makers[0].args[0] if not is_list and _is_from_spec(makers[0]) else None
+    preload = dict.fromkeys(name for name in map(_module_of, [*makers, *wrappers]) if name)
     return Resolved(factories, is_list, spec, tuple(preload))
+
+
+def _as_maker(env: Any) -> Any:
+    """A callable, or 'module:factory' (which workers import for themselves)."""
+    if isinstance(env, str):
+        if _names_a_factory(env):
+            _import_factory(env)  # fail here, not in a worker
+            return env
+        env = _find_spec(env)
+    if isinstance(env, EnvSpec):
+        return partial(_make_from_spec, env)
+    _check_maker(env)
+    return env
+
+
+def _is_from_spec(maker: Any) -> bool:
+    return isinstance(maker, partial) and maker.func is _make_from_spec
 
 
 def assemble(maker: Any, kwargs: dict[str, Any], wrappers: Sequence[Wrapper]) -> Any:
@@ -92,8 +108,11 @@ def _import_factory(name: str) -> Factory:
 
 
 def _find_spec(name: str) -> EnvSpec:
+    module, colon, env_id = name.rpartition(":")
     try:
-        return gymnasium.spec(name)
+        if colon:
+            importlib.import_module(module)  # which registers the environment
+        return gymnasium.spec(env_id)
     except (gymnasium.error.Error, ImportError) as problem:
         hint = suggest(name, gymnasium.registry)
         hint = hint if hint.startswith("Did") else "gymnasium.pprint_registry() lists those known."
@@ -106,7 +125,7 @@ def _check_maker(maker: Any) -> None:
             f"{shown(maker)} is an environment, not a way to make one: each worker builds its own. "
             "Pass its class, or a function that returns a new one, such as `lambda: MyEnv()`."
         )
-    if not callable(maker) and not isinstance(maker, str):
+    if not callable(maker):
         raise ConfigError(
             f"cannot make environments from {shown(maker)} ({type(maker).__name__}). Pass a "
             "Gymnasium id, 'module:factory', an env class, a factory, or a list of factories."
@@ -115,6 +134,8 @@ def _check_maker(maker: Any) -> None:
 
 def _module_of(maker: Any) -> str | None:
     """The module that workers will need for this, unless it is the user's script itself."""
+    if _is_from_spec(maker):
+        maker = maker.args[0].entry_point
     if isinstance(maker, str):
         return maker.partition(":")[0]
     while isinstance(maker, partial):

@@ -18,7 +18,7 @@ from shoal.engine.build import describe
 from shoal.engine.commands import Assignment, Built, Command, Failure, Reply
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, serve
-from shoal.errors import WorkerTimeout
+from shoal.errors import WorkerDied, WorkerTimeout
 
 
 class _Signal:
@@ -57,9 +57,17 @@ class ThreadWorker:
             self._error = error
         self._ready.set()
         if self._share is not None:
-            share = self._share
+            self._serve(self._share)
+
+    def _serve(self, share: Share) -> None:
+        try:
             serve(self, share)
-            self._failures = share.close()
+        except BaseException as error:
+            # Nothing an environment does gets here; but should anything, nobody waits in vain.
+            self._error = error
+            self._done.set()
+            self._bell.set()
+        self._failures = share.close()
 
     def get(self) -> Command | None:
         self._go.wait()
@@ -92,7 +100,16 @@ class ThreadWorker:
         self._go.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        return self._done.wait(timeout_s)
+        if self._error is None and not self._done.wait(timeout_s):
+            return False
+        if self._error is not None:
+            raise WorkerDied(
+                f"the thread of worker {self._assignment.worker} ended: {self._error!r}.",
+                worker=self._assignment.worker,
+                env_ids=self._assignment.block(),
+                phase="step",
+            ) from self._error
+        return True
 
     def take(self) -> Reply | None:
         reply, self._reply = self._reply, None

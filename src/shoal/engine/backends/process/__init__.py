@@ -53,9 +53,10 @@ class ProcessBackend:
 
     def start(self, assignments: Sequence[Assignment]) -> list[ProcessWorker]:
         if self.start_method != "fork":
-            self._server = Server(self._terms.preload, fork=self.start_method == "forkserver")
+            # First what may be refused, then the first process.
             registry = registered(self._store)
             orders = [self._order(assignment, registry) for assignment in assignments]
+            self._server = Server(self._terms.preload, fork=self.start_method == "forkserver")
         self._memory.resize(Header.nbytes(len(assignments)))
         self._header = Header(self._memory.view())
         for assignment in assignments:
