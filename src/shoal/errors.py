@@ -34,7 +34,7 @@ __all__ = [
 class ShoalError(Exception):
     """Root of all errors of this library."""
 
-    others: Sequence[ShoalError] = ()
+    others: Sequence[Exception] = ()
     """What went wrong in other environments at the same time."""
 
 

@@ -58,6 +58,9 @@ class Layout:
         self.is_plain = len(self.leaves) == 1 and not self.leaves[0].path
         """One leaf and nothing around it: a value is its own leaf."""
 
+    def __reduce__(self) -> Any:
+        return Layout, (self.space,)
+
     def assemble(self, parts: Sequence[Any]) -> Any:
         """One part per leaf, put into the structure of the space."""
         return parts[0] if self.is_plain else _assemble(self.space, iter(parts))
@@ -89,7 +92,10 @@ def _leaves(space: spaces.Space[Any], path: Path) -> Iterator[Leaf]:
     elif rule is _BATCHED_AS_ARRAY:
         assert space.shape is not None
         assert space.dtype is not None
-        yield Leaf(path, space, tuple(space.shape), np.dtype(space.dtype), True)
+        # By its name, so that it is NumPy's own instance even after pickling: writers compare by
+        # identity first, which is what keeps them fast.
+        dtype = np.dtype(np.dtype(space.dtype).str)
+        yield Leaf(path, space, tuple(space.shape), dtype, True)
     else:
         yield Leaf(path, space, (), np.dtype(object), False)
 

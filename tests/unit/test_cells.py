@@ -454,15 +454,15 @@ class Louder(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def test_calls_reach_the_environment_and_every_wrapper_around_it() -> None:
     cell = Cell(Louder(CountingWorld(5)), 1)
-    assert cell.call(1, "echo", (1, 2), {"k": 3}) == (5, (1, 2), {"k": 3})
-    assert cell.call(1, "tag", (), {}) == 5
-    assert cell.call(1, "volume", (), {}) == 11
+    assert cell.call([1], "echo", (1, 2), {"k": 3}) == [(5, (1, 2), {"k": 3})]
+    assert cell.call([1], "tag", (), {}) == [5]
+    assert cell.call([1], "volume", (), {}) == [11]
 
 
 def test_an_attribute_is_set_where_it_is() -> None:
     world = CountingWorld(5)
     cell = Cell(Louder(world), 1)
-    cell.set_attr(1, "bonus", 2.5)
+    cell.set_attr("bonus", {1: 2.5})
     assert world.bonus == 2.5
     assert "bonus" not in vars(cell.env)
 
@@ -476,9 +476,9 @@ def test_an_environment_that_only_looks_like_one_can_be_called_too() -> None:
             return self.sound * times
 
     cell = Cell(Duck(), 1)
-    assert cell.call(1, "speak", (2,), {}) == "quackquack"
-    cell.set_attr(1, "sound", "moo")
-    assert cell.call(1, "sound", (), {}) == "moo"
+    assert cell.call([1], "speak", (2,), {}) == ["quackquack"]
+    cell.set_attr("sound", {1: "moo"})
+    assert cell.call([1], "sound", (), {}) == ["moo"]
 
 
 # --- a vector environment inside ---------------------------------------------
@@ -603,13 +603,13 @@ def test_a_vector_environment_resets_by_itself_and_takes_no_plans() -> None:
 def test_calls_and_attributes_of_a_vector_environment_are_those_of_one_row() -> None:
     cell = BatchedCell(batch(NEXT), 10)
     assert cell.env_ids == (10, 11, 12)
-    assert cell.call(11, "echo", ("x",), {}) == (1, ("x",), {})
-    cell.set_attr(12, "bonus", 4.0)
-    assert [cell.call(env_id, "bonus", (), {}) for env_id in cell.env_ids] == [0.0, 0.0, 4.0]
+    assert cell.call([11], "echo", ("x",), {}) == [(1, ("x",), {})]
+    cell.set_attr("bonus", {12: 4.0})
+    assert cell.call(cell.env_ids, "bonus", (), {}) == [0.0, 0.0, 4.0]
 
 
 def test_frames_of_a_vector_environment_are_those_of_one_row() -> None:
     stage = Stage(batch(NEXT, render_mode="rgb_array"), NEXT, cell=BatchedCell)
     stage.reset(seed=0)
-    frames = [stage.cell.call(env_id, "render", (), {}) for env_id in (1, 2, 3)]
+    frames = stage.cell.call([1, 2, 3], "render", (), {})
     assert [int(frame[0, 0, 2]) for frame in frames] == [0, 1, 2]

@@ -329,7 +329,9 @@ def test_what_was_registered_in_the_caller_becomes_known(own_ids: list[str], sto
     assert type(env.unwrapped).__name__ == "Tiny"
 
 
-def test_what_a_worker_knows_already_is_left_alone(own_ids: list[str], store: Store) -> None:
+def test_the_callers_registration_counts(own_ids: list[str], store: Store) -> None:
     mine = gymnasium.registry[own_ids[0]]
-    adopt(opened(registered(store), store))
-    assert gymnasium.registry[own_ids[0]] is mine
+    sent = opened(registered(store), store)
+    adopt(sent)
+    assert gymnasium.registry[own_ids[0]] is sent[own_ids[0]]
+    gymnasium.registry[own_ids[0]] = mine

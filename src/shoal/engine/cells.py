@@ -11,7 +11,6 @@ writes those once per batch. What the three modes do at an episode's end:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,8 +24,6 @@ from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError, shown
 from shoal.layout import Array, Layout, Note, Writer
 from shoal.seeding import Seed
-
-log = logging.getLogger("shoal")
 
 Outcome = tuple[float, bool, bool]
 """Reward, terminated, truncated."""
@@ -113,9 +110,9 @@ class Cell:
         rows = self._desk.rows
         rows.episode_returns[self._id] = self.episode_return
         rows.episode_lengths[self._id] = self.length
+        self.over = True  # whatever fails from here on: this episode is not stepped again
         if self._desk.mode is not AutoresetMode.SAME_STEP:
             self._report(slot, observation, info)
-            self.over = True
             return
         # Before the reset: the environment may hand out the same buffer again.
         self._final_writer.write(observation)
@@ -159,13 +156,16 @@ class Cell:
         """What the next automatic reset uses, once."""
         self.next_reset = args
 
-    def call(self, env_id: int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, env_ids: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[Any]:
         """Call a method of the environment or any wrapper around it, or read an attribute."""
         value = getattr(self.env, "get_wrapper_attr", self.env.__getattribute__)(name)
-        return value(*args, **kwargs) if callable(value) else value
+        return [value(*args, **kwargs) if callable(value) else value]
 
-    def set_attr(self, env_id: int, name: str, value: Any) -> None:
+    def set_attr(self, name: str, values: dict[int, Any]) -> None:
         """Set an attribute where it is, or else on the outermost wrapper."""
+        (value,) = values.values()
         if hasattr(self.env, "set_wrapper_attr"):
             self.env.set_wrapper_attr(name, value)
         else:
@@ -240,8 +240,10 @@ class BatchedCell:
     def step(self, slot: int, actions: Any) -> list[Outcome]:
         """Step all rows together."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        rewards = np.asarray(rewards, dtype=np.float64)
-        done = np.asarray(terminated, dtype=np.bool_) | np.asarray(truncated, dtype=np.bool_)
+        rewards = self._column("rewards", rewards, np.float64)
+        terminated = self._column("terminations", terminated, np.bool_)
+        truncated = self._column("truncations", truncated, np.bool_)
+        done = terminated | truncated
         real = ~self._over if self._desk.mode is AutoresetMode.NEXT_STEP else np.ones_like(done)
         self._returns += np.where(real, rewards, 0.0)
         self._lengths += real
@@ -251,14 +253,17 @@ class BatchedCell:
         if self._desk.mode is not AutoresetMode.SAME_STEP:
             self._over = done
         self._report(slot, observations, infos, range(len(done)))
-        return list(
-            zip(
-                rewards.tolist(),
-                np.asarray(terminated).tolist(),
-                np.asarray(truncated).tolist(),
-                strict=True,
+        flags = zip(rewards.tolist(), terminated.tolist(), truncated.tolist(), strict=True)
+        return list(flags)
+
+    def _column(self, name: str, values: Any, dtype: Any) -> Array:
+        array = np.asarray(values, dtype=dtype)
+        if array.shape != (len(self.env_ids),):
+            raise ContractError(
+                f"{name} have shape {array.shape}; expected ({len(self.env_ids)},), one for each "
+                "environment of the vector environment."
             )
-        )
+        return array
 
     def _end(self, ended: Array, finals: Any) -> None:
         rows = self._desk.rows
@@ -294,23 +299,34 @@ class BatchedCell:
             "set_next_reset is not possible inside a vector environment, which resets by itself."
         )
 
-    def call(self, env_id: int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One sub-environment's share of a call to all of them."""
+    def call(
+        self, env_ids: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """One call for all of them; the results of those asked for."""
+        rows = [env_id - self.env_ids[0] for env_id in env_ids]
         if name == "render":
-            frames = self.env.render()
-            return None if frames is None else frames[env_id - self.env_ids[0]]
-        if hasattr(self.env, "call"):
-            return self.env.call(name, *args, **kwargs)[env_id - self.env_ids[0]]
-        value = getattr(self.env, name)
-        return value(*args, **kwargs) if callable(value) else value
+            results: Any = self.env.render() or [None] * len(self.env_ids)
+        elif hasattr(self.env, "call"):
+            results = self.env.call(name, *args, **kwargs)
+        else:
+            value = getattr(self.env, name)
+            value = value(*args, **kwargs) if callable(value) else value
+            results = [value] * len(self.env_ids)
+        return [results[row] for row in rows]
 
-    def set_attr(self, env_id: int, name: str, value: Any) -> None:
+    def set_attr(self, name: str, values: dict[int, Any]) -> None:
+        """Set an attribute of single environments where they can be told apart, else of all."""
+        first = self.env_ids[0]
         if not hasattr(self.env, "get_attr"):
-            setattr(self.env, name, value)
+            for value in values.values():
+                setattr(self.env, name, value)
             return
-        values = list(self.env.get_attr(name))
-        values[env_id - self.env_ids[0]] = value
-        self.env.set_attr(name, values)  # type: ignore[attr-defined]
+        everyone = list(values.values())
+        if len(values) < len(self.env_ids):
+            everyone = list(self.env.get_attr(name))
+            for env_id, value in values.items():
+                everyone[env_id - first] = value
+        self.env.set_attr(name, everyone)  # type: ignore[attr-defined]
 
 
 def _row_writer(desk: Desk, layout: Layout, arrays: Sequence[Array], env_id: int) -> Writer:
@@ -344,9 +360,9 @@ def _split_infos(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
     """Gymnasium's batched infos, taken apart into one dict per environment."""
     split: list[dict[str, Any]] = [{} for _ in range(count)]
     for key, values in infos.items():
-        mask = infos.get(f"_{key}")
-        if mask is None:
+        if key.startswith("_") and key[1:] in infos:
             continue
+        mask = infos.get(f"_{key}", np.ones(count, dtype=np.bool_))
         inner = _split_infos(values, count) if isinstance(values, dict) else values
         for k in np.flatnonzero(mask):
             # A bool must stay Python's: Gymnasium batches NumPy's as objects.

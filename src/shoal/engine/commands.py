@@ -51,7 +51,17 @@ class ResetArgs(NamedTuple):
 
 
 MARK_ENV, MARK_PHASE, MARK_SINCE_NS = range(3)
-PHASES = ("start", "construct", "reset", "step", "set_next_reset", "call", "set_attr", "close")
+PHASES = (
+    "idle",
+    "start",
+    "construct",
+    "reset",
+    "step",
+    "set_next_reset",
+    "call",
+    "set_attr",
+    "close",
+)
 
 
 def private_mark() -> memoryview:

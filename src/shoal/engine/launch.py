@@ -13,6 +13,8 @@ import io
 import os
 import signal
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -29,7 +31,11 @@ ONE_THREAD = dict.fromkeys(
 )
 """Set in the environment that workers start with, never in the caller's."""
 
+importing = False
+"""Whether this process, a server or a worker, is importing what the user's environments need."""
+
 _PR_SET_PDEATHSIG = 1
+_WATCH_PARENT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class Outfit:
 def become_worker(outfit: Outfit) -> None:
     """Turn this fresh process into a worker."""
     os.setpgid(0, 0)
-    die_with_parent(outfit.parent_pid)
+    die_with_parent(outfit.parent_pid, by_signal=not outfit.is_fork_of_caller)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -89,12 +95,24 @@ class _Numbered(io.TextIOBase):
         self._stream.flush()
 
 
-def die_with_parent(parent_pid: int) -> None:
-    """Ask the kernel to kill this process when its parent goes (Linux); leave if it has gone."""
-    if sys.platform.startswith("linux"):
+def die_with_parent(parent_pid: int, *, by_signal: bool) -> None:
+    """End this process when its parent goes; at once if it has gone.
+
+    The kernel can see to it (Linux), but it takes the *thread* that forked for the parent. The
+    caller's threads come and go, so its forks watch for themselves, from a thread of their own.
+    """
+    if by_signal and sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    elif not by_signal:
+        threading.Thread(target=_watch, args=(parent_pid,), daemon=True).start()
     if os.getppid() != parent_pid:
         os._exit(1)
+
+
+def _watch(parent_pid: int) -> None:
+    while os.getppid() == parent_pid:
+        time.sleep(_WATCH_PARENT_S)
+    os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 def describe_exit(status: int | None) -> str:

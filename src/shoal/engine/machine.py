@@ -27,6 +27,17 @@ def usable_cores() -> int:
     return max(1, min(cores, math.ceil(quota)) if quota else cores)
 
 
+def free_descriptors() -> int | None:
+    """How many more files this process may open; None where that cannot be told."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return limit - len(os.listdir("/proc/self/fd"))
+    except (ImportError, OSError):
+        return None
+
+
 def _cgroup_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | None:
     """The CPU quota in cores, from version 2 (cpu.max) or 1 (cfs) of control groups."""
     try:

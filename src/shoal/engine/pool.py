@@ -1,19 +1,23 @@
 """Pool: routes actions to workers and hands back batches. One class, whatever the backend.
 
 Every vector environment that users hold is a thin presentation of a pool. A worker has one command
-at a time; what is sent to a busy one waits here until it has answered. An environment is *sent*
-from `send` until `recv` hands out its result, and nothing else may be asked of it in between.
+at a time, its *flight*; what is sent to a busy one waits here until it has landed. Every flight is
+landed before anything is raised, so no answer is ever left for a later call to find. An environment
+is *sent* from `send` until `recv` hands out its result, and nothing else may be asked of it then.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import operator
+import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -26,7 +30,6 @@ from shoal.engine.commands import (
     Call,
     Command,
     Factory,
-    Failure,
     PlanReset,
     Reply,
     Reset,
@@ -39,7 +42,7 @@ from shoal.engine.crew import CLOSE_TIMEOUT_S, Crew
 from shoal.engine.infos import ColumnSpec
 from shoal.engine.results import Reader, Results
 from shoal.engine.rows import RowShape
-from shoal.errors import ClosedError, ContractError, ShoalError
+from shoal.errors import ClosedError, ContractError, ShoalError, WorkerDied, WorkerTimeout
 from shoal.layout import Array, Layout
 from shoal.seeding import Seed
 
@@ -47,6 +50,7 @@ log = logging.getLogger("shoal")
 
 ResetPlan = Mapping[int, tuple[Seed, dict[str, Any] | None]]
 """Seed and options for the reset of each of some environments."""
+ResetResults = tuple[Any, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,44 @@ class PoolPlan:
         ]
 
 
+@dataclass(slots=True)
+class Flight:
+    """A command that a worker is at."""
+
+    env_ids: Sequence[int]
+    """The environments it was sent to step; empty for anything that is not `send`."""
+    landed: bool = False
+    death: ShoalError | None = None
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def exclusive(method: Callable[Concatenate[Pool, P], R]) -> Callable[Concatenate[Pool, P], R]:
+    """One call at a time: a second thread gets an error instead of another's answer."""
+
+    @functools.wraps(method)
+    def alone(self: Pool, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not self._busy.acquire(blocking=False):
+            raise ContractError(
+                f"{method.__name__}: another thread is using these environments at this moment. "
+                "Let one thread at a time use them."
+            )
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._busy.release()
+
+    return alone
+
+
 class Pool:
     """Environments, their workers and their rows."""
 
     def __init__(self, plan: PoolPlan, make_backend: Callable[[Terms], Backend]) -> None:
         begun = time.perf_counter()
-        self.plan, self.num_envs = plan, plan.num_envs
+        self.plan, self.num_envs, self._pid = plan, plan.num_envs, os.getpid()
         self.backend = make_backend(plan.terms)
         crew = Crew(self.backend)
         self._crew, self._finalizer = crew, weakref.finalize(self, crew.close)
@@ -129,27 +165,27 @@ class Pool:
         self._resets_next = np.zeros(self.num_envs, dtype=np.bool_)
         self._reset_ids: list[int] | None = None
         self._news: list[list[ColumnSpec]] = [[] for _ in workers]
-        self._started: list[int] = []
-        self._answered: list[int] = []
         self._begun = 0.0
-        self._running: list[Sequence[int] | None] = [None for _ in workers]
+        self._flights: list[Flight | None] = [None for _ in workers]
         self._queued: list[list[int]] = [[] for _ in workers]
         self._sent = np.zeros(self.num_envs, dtype=np.bool_)
         self._ready = np.zeros(self.num_envs, dtype=np.bool_)
         self._num_sent = 0
-        self._failures: list[tuple[int, Failure]] = []
+        self._troubles: list[Exception] = []
+        self._busy = threading.Lock()
         self._noted: set[str] = set()
 
     # --- all together: start, finish, read --------------------------------------------------
 
+    @exclusive
     def step(self, actions: Any) -> Results:
         """One step of every environment."""
         self.start_step(actions)
-        self.finish_started()
+        self.finish()
         return self.step_results()
 
     def start_step(self, actions: Any) -> None:
-        """Begin a step of every environment; `finish_started`, then `step_results`, end it."""
+        """Begin a step of every environment; `finish`, then `step_results`, end it."""
         self._check_idle(None, "step")
         objects = self._actions.write(None, actions, self._resets_next)
         self._turn_slot()
@@ -157,20 +193,22 @@ class Pool:
 
     def step_results(self, env_ids: Sequence[int] | None = None) -> Results:
         """What the step that was finished last has come to."""
-        self._exposed = env_ids is None
+        self._exposed = self._exposed or env_ids is None
         results = self._reader.collect(self._slot, env_ids)
         if self.plan.terms.autoreset is AutoresetMode.NEXT_STEP:
             ended = results.terminations | results.truncations
             self._resets_next[slice(None) if env_ids is None else env_ids] = ended
         return results
 
-    def reset(self, plan: ResetPlan) -> None:
-        """Reset these environments now; `reset_results` tells what they, or all, look like."""
+    @exclusive
+    def reset(self, plan: ResetPlan, env_ids: Sequence[int] | None = None) -> ResetResults:
+        """Reset these environments now; what all of them, or `env_ids`, look like then."""
         self.start_reset(plan)
-        self.finish_started()
+        self.finish()
+        return self.reset_results(env_ids)
 
     def start_reset(self, plan: ResetPlan) -> None:
-        """Begin to reset these environments; `finish_started` ends it."""
+        """Begin to reset these environments; `finish`, then `reset_results`, end it."""
         ids = list(plan)
         self._check_idle(ids, "reset")
         self._turn_slot(keep=len(ids) < self.num_envs)
@@ -181,7 +219,7 @@ class Pool:
         parts = self._by_worker({i: ResetArgs(*how) for i, how in plan.items()})
         self._start({index: Reset(self._slot, part) for index, part in parts.items()})
 
-    def reset_results(self, env_ids: Sequence[int] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset_results(self, env_ids: Sequence[int] | None = None) -> ResetResults:
         """What the reset that was finished last has come to.
 
         Observations of all environments and infos of those that were reset; or observations and
@@ -191,105 +229,117 @@ class Pool:
         only = self._reset_ids if env_ids is None else None
         return self._reader.observe(self._slot, env_ids), self._reader.infos(env_ids, only)
 
+    @exclusive
     def plan_reset(self, plan: ResetPlan) -> None:
         """What the next automatic reset of these environments uses, once."""
         self._check_idle(list(plan), "set_next_reset")
         parts = self._by_worker({i: ResetArgs(*how) for i, how in plan.items()})
         self._start({index: PlanReset(part) for index, part in parts.items()})
-        self.finish_started()
+        self.finish()
 
+    @exclusive
     def call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
     ) -> tuple[Any, ...]:
         """Call a method, or read an attribute, of each of these environments."""
         self.start_call(name, args, kwargs, env_ids)
-        results = self.finish_started()
+        results = self.finish()
         return tuple(results[env_id] for env_id in env_ids)
 
     def start_call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
     ) -> None:
-        """Begin a call; `finish_started` gives its results by env id."""
+        """Begin a call; `finish` gives its results by env id."""
         self._check_idle(env_ids, name)
         parts = self._by_worker(dict.fromkeys(env_ids))
         self._start({i: Call(name, args, kwargs, list(part)) for i, part in parts.items()})
 
+    @exclusive
     def set_attr(self, name: str, values: dict[int, Any]) -> None:
         """Set an attribute of environments, each to its own value."""
         self._check_idle(list(values), "set_attr")
         self._start({i: SetAttr(name, part) for i, part in self._by_worker(values).items()})
-        self.finish_started()
+        self.finish()
 
     def _start(self, commands: dict[int, Command]) -> None:
-        """Hand commands to workers, after what these are at."""
-        if self._num_sent:
-            for index in commands:
-                if self._running[index] is not None:
-                    self.workers[index].wait()
-                    self._complete(index)
+        """Hand commands to workers, after what these are at; to all of them or to none."""
+        self._settle()
+        for index in commands:
+            if self._flights[index] is not None:
+                self._land(index)
         self._begun = time.perf_counter()
-        self._started = list(commands)
         for index, command in commands.items():
-            self.workers[index].put(command)
+            try:
+                self._launch(index, command, ())
+            except BaseException:
+                self._settle()
+                raise
 
     def await_started(self, timeout_s: float | None) -> bool:
         """Whether all workers have answered, waiting at most so long."""
         deadline = None if timeout_s is None else time.perf_counter() + timeout_s
-        while self._started:
+        for index, flight in enumerate(self._flights):
+            if flight is None or flight.env_ids or flight.landed:
+                continue
             left = None if deadline is None else max(0.0, deadline - time.perf_counter())
-            if not self.workers[self._started[0]].wait(left):
+            if not self._has_answered(index, left):
                 return False
-            self._answered.append(self._started.pop(0))
         return True
 
-    def finish_started(self) -> dict[int, Any]:
-        """Wait for the answers and take them; raises what went wrong. The results of calls."""
-        deaths: list[ShoalError] = []
-        while self._started:
-            try:
-                self.await_started(None)
-            except ShoalError as death:
-                deaths.append(death)
-                self._started.pop(0)
-        answered, self._answered = self._answered, []
+    def finish(self) -> dict[int, Any]:
+        """Wait for the answers and take all of them; then raise what went wrong, if anything.
+
+        Returns the results of calls.
+        """
         results: dict[int, Any] = {}
-        for index in answered:
-            reply = self.workers[index].take()
-            if reply is not None:
-                self._absorb(index, reply)
-                results.update(reply.results)
-            if self._queued[index]:
-                self._dispatch(index)
+        for index, flight in enumerate(self._flights):
+            if flight is not None and not flight.env_ids:
+                reply = self._land(index)
+                if reply is not None:
+                    results.update(reply.results)
+                if self._queued[index]:
+                    self._dispatch(index)
         self.wait_s += time.perf_counter() - self._begun
-        if deaths:
-            raise deaths[0]
-        if self._failures:
-            self._raise_failures()
+        if self._troubles:
+            self._reader.forget()
+            self._raise_troubles()
         return results
+
+    def _settle(self) -> None:
+        """Take, and forget, the answers to a call that was interrupted before it was finished."""
+        left = [i for i, flight in enumerate(self._flights) if flight and not flight.env_ids]
+        for index in left:
+            self._land(index)
+        if left:
+            self._reader.forget()
+            self._troubles.clear()
 
     # --- first come, first served -----------------------------------------------------------
 
+    @exclusive
     def send(self, env_ids: Sequence[int], actions: Any) -> None:
         """Start steps of these environments; those of a busy worker follow when it is free."""
         self._check_idle(env_ids, "send")
+        self._settle()
         if self._together > 1:
             self._check_together(env_ids)
         objects = self._actions.write(env_ids, actions, self._resets_next)
         self._action_objects.update(objects or {})
-        if not self._num_sent:
-            self._turn_slot(keep=True)
+        self._turn_slot(keep=True)
         self._sent[list(env_ids)] = True
         self._num_sent += len(env_ids)
         for index, ids in self._by_worker(dict.fromkeys(env_ids)).items():
             self._queued[index].extend(ids)
-            if self._running[index] is None:
+            if self._flights[index] is None:
                 self._dispatch(index)
 
-    def recv(self, min_envs: int, timeout_s: float | None) -> Results:
+    @exclusive
+    def recv(self, min_envs: int | None, timeout_s: float | None) -> Results:
         """Everything that is ready, once at least `min_envs` are; TimeoutError loses nothing."""
         self._check_open("recv")
         if self._num_sent == 0:
             raise ContractError("recv: nothing was sent. Call send(actions, env_ids) first.")
+        min_envs = self._num_sent if min_envs is None else min_envs
         if not 1 <= min_envs <= self._num_sent:
             raise ContractError(
                 f"recv: waiting for {min_envs} environments, but {self._num_sent} are outstanding. "
@@ -311,11 +361,11 @@ class Pool:
 
     def _await_ready(self, min_envs: int, deadline: float | None) -> None:
         while True:
-            for index, running in enumerate(self._running):
-                if running is not None and self._has_answered(index):
-                    self._complete(index)
+            for index, flight in enumerate(self._flights):
+                if flight is not None and self._has_answered(index, 0.0):
+                    self._land(index)
                     self._dispatch(index)
-            self._raise_failures()
+            self._raise_troubles()
             if (ready := int(self._ready.sum())) >= min_envs:
                 return
             left = 1.0 if deadline is None else deadline - time.perf_counter()
@@ -325,17 +375,6 @@ class Pool:
                     "Nothing is lost: call recv again."
                 )
             self.backend.listen(left)
-
-    def _has_answered(self, index: int) -> bool:
-        """Whether this worker is done; if it never will be, its environments are given up."""
-        try:
-            return self.workers[index].wait(0.0)
-        except ShoalError:
-            block = self._blocks[index]
-            self._num_sent -= int(self._sent[block.start : block.stop].sum())
-            self._sent[block.start : block.stop] = self._ready[block.start : block.stop] = False
-            self._running[index], self._queued[index] = None, []
-            raise
 
     def _dispatch(self, index: int) -> None:
         """Let an idle worker step whatever waits for it."""
@@ -347,21 +386,50 @@ class Pool:
         self.rows.asked[ids] = True
         waiting = self._action_objects
         objects = {i: waiting.pop(i) for i in ids if i in waiting} if waiting else None
-        self._running[index] = ids
         everyone = len(ids) == len(block)
-        self.workers[index].put(self._step_command(index, None if everyone else ids, objects))
+        command = self._step_command(index, None if everyone else ids, objects)
+        self._launch(index, command, ids)
 
-    def _complete(self, index: int) -> None:
-        """A worker has answered to a send: its environments are ready, unless they failed."""
-        running, self._running[index] = self._running[index], None
-        reply = self.workers[index].take()
-        failed: set[int] = set()
+    # --- one command at a time per worker ---------------------------------------------------
+
+    def _launch(self, index: int, command: Command, sent: Sequence[int]) -> None:
+        self.workers[index].put(command)
+        self._flights[index] = Flight(sent)
+
+    def _has_answered(self, index: int, timeout_s: float | None) -> bool:
+        """Whether a worker has answered, or never will: then, too, it can be landed."""
+        flight = self._flights[index]
+        assert flight is not None
+        if not flight.landed:
+            try:
+                flight.landed = self.workers[index].wait(timeout_s)
+            except ShoalError as death:
+                flight.landed, flight.death = True, death
+        return flight.landed
+
+    def _land(self, index: int) -> Reply | None:
+        """Wait for a worker's answer and take it; what went wrong is kept for later."""
+        self._has_answered(index, None)
+        flight, self._flights[index] = self._flights[index], None
+        assert flight is not None
+        reply: Reply | None = None
+        lost: set[int] = set()
+        try:
+            if flight.death is not None:
+                raise flight.death
+            reply = self.workers[index].take()
+        except Exception as trouble:
+            self._troubles.append(trouble)
+            self._queued[index] = []
+            lost = set(self._blocks[index]) & set(self.outstanding().tolist())
         if reply is not None:
             self._absorb(index, reply)
-            failed = {env_id for failure in reply.failures for env_id in failure.env_ids}
-        self._ready[[env_id for env_id in running or () if env_id not in failed]] = True
-        self._sent[list(failed)] = False
-        self._num_sent -= len(failed)
+            lost = {env_id for failure in reply.failures for env_id in failure.env_ids}
+        self._ready[[env_id for env_id in flight.env_ids if env_id not in lost]] = True
+        given_up = [env_id for env_id in lost if self._sent[env_id]]
+        self._sent[given_up] = self._ready[given_up] = False
+        self._num_sent -= len(given_up)
+        return reply
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -370,8 +438,8 @@ class Pool:
 
         `keep` takes the rows along, where not all of them will be written anew.
         """
-        if not self._exposed or self.rows.shape.slots == 1:
-            return
+        if not self._exposed or self._num_sent or self.rows.shape.slots == 1:
+            return  # what is under way was told where to write
         old, new = self._slot, (self._slot + 1) % self.rows.shape.slots
         self._slot, self._exposed = new, False
         if keep:
@@ -401,17 +469,21 @@ class Pool:
             if key not in self._noted:
                 self._noted.add(key)
                 log.warning("%s", text)
-        self._failures += [(index, failure) for failure in reply.failures]
+        pid = self.workers[index].pid
+        self._troubles += [failure.as_error(index, pid) for failure in reply.failures]
 
-    def _raise_failures(self) -> None:
-        if not self._failures:
+    def _raise_troubles(self) -> None:
+        """Raise the first of what went wrong, with the others told beside it."""
+        if not self._troubles:
             return
-        failures, self._failures = sorted(self._failures, key=lambda one: one[1].env_ids), []
-        errors = [failure.as_error(index, self.workers[index].pid) for index, failure in failures]
-        for other in errors[1:]:
-            errors[0].add_note(f"At the same time: {other}")
-        errors[0].others = errors[1:]
-        raise errors[0]
+        # A lost worker is the graver news; sorting is stable, so else the lowest env comes first.
+        first, *others = sorted(self._troubles, key=lambda one: not isinstance(one, _DEATHS))
+        self._troubles = []
+        for other in others:
+            first.add_note(f"At the same time: {other}")
+        if isinstance(first, ShoalError):
+            first.others = others
+        raise first
 
     def _by_worker(self, values: dict[int, Any]) -> dict[int, dict[int, Any]]:
         parts: dict[int, dict[int, Any]] = {}
@@ -422,17 +494,20 @@ class Pool:
     def _check_open(self, what: str) -> None:
         if self.closed:
             raise ClosedError(f"{what}: these environments are closed. Make new ones.")
+        if os.getpid() != self._pid:
+            raise ContractError(
+                f"{what}: these environments belong to process {self._pid}; this is a fork of it. "
+                "Make new ones here."
+            )
 
     def _check_idle(self, env_ids: Sequence[int] | None, what: str) -> None:
         self._check_open(what)
-        if self._started or self._answered:
-            raise ContractError(f"{what}: the call before this one was started and not finished.")
         if not self._num_sent:
             return
-        busy = [i for i in self.outstanding().tolist() if env_ids is None or i in env_ids]
-        if busy:
+        busy = self.outstanding() if env_ids is None else np.asarray(env_ids)[self._sent[env_ids]]
+        if len(busy):
             raise ContractError(
-                f"{what}: environments {_some(busy)} were sent and not received yet. "
+                f"{what}: environments {_some(busy.tolist())} were sent and not received yet. "
                 "Receive them first."
             )
 
@@ -464,6 +539,9 @@ class Pool:
         """Ask, wait, then insist. Safe to call twice."""
         self._crew.timeout_s = CLOSE_TIMEOUT_S if timeout_s is None else timeout_s
         self._finalizer()
+
+
+_DEATHS = (WorkerDied, WorkerTimeout)
 
 
 def _some(env_ids: Iterable[int]) -> str:

@@ -15,7 +15,7 @@ def registered(store: Store) -> Parcel:
     added = {
         name: spec
         for name, spec in gymnasium.registry.items()
-        if not str(spec.entry_point).startswith("gymnasium.envs.")
+        if not str(spec.entry_point).startswith("gymnasium.envs.") or spec.kwargs
     }
     try:
         return pack(added, store)
@@ -32,6 +32,5 @@ def _travels(spec: Any, store: Store) -> bool:
 
 
 def adopt(added: dict[str, Any]) -> None:
-    """Register what the caller had registered, where it is not known already."""
-    for name, spec in added.items():
-        gymnasium.registry.setdefault(name, spec)
+    """Register what the caller had registered; its word counts."""
+    gymnasium.registry.update(added)

@@ -60,13 +60,19 @@ class Reader:
             self._odd.setdefault(odd.env_id, []).append(odd)
         return self._infos.discover(reply.odd_infos)
 
+    def forget(self) -> None:
+        """Drop what came beside the rows of a step that will not be handed out."""
+        self._odd.clear()
+        self._final_objects.clear()
+        self._final_scalars.clear()
+
     def collect(self, slot: int, env_ids: Sequence[int] | None) -> Results:
         """The results of a step of these environments (None: of all)."""
         rows, ids = self._rows, slice(None) if env_ids is None else env_ids
         rewards, terminations, truncations = (
             array[slot][ids] for array in (rows.rewards, rows.terminations, rows.truncations)
         )
-        if env_ids is None and self._copy:  # an index by a list has copied already
+        if env_ids is None:  # an index by a list has copied already
             rewards, terminations = rewards.copy(), terminations.copy()
             truncations = truncations.copy()
         infos = self.infos(env_ids)
@@ -106,7 +112,8 @@ class Reader:
                     parts.append(array.copy() if self._copy else array)
                 continue
             ids = self._all_ids.tolist() if env_ids is None else env_ids
-            parts.append(layout.batch_objects(leaf, [self._objects[i][position] for i in ids]))
+            values = [self._objects[i][position] if i in self._objects else None for i in ids]
+            parts.append(layout.batch_objects(leaf, values))
             position += 1
         return layout.assemble(parts)
 

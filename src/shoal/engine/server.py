@@ -27,12 +27,16 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from shoal.engine import launch
 from shoal.engine.launch import ONE_THREAD, Outfit, become_worker
 from shoal.engine.machine import is_portable
 from shoal.engine.zygote import Zygote, start_interpreter
+from shoal.errors import WorkerDied, WorkerTimeout
 
 _LINE_LIMIT_BYTES = 1 << 16
 _TAIL_LINES = 60
+_TAIL_BYTES = 8192
+"""Last words are cut, so that reporting them never has to wait for a reader."""
 _WATCH_PARENT_S = 0.5
 
 
@@ -43,6 +47,7 @@ class Server:
         self._socket, theirs = socket.socketpair()
         self._control = Connection(os.dup(self._socket.fileno()))
         self._exits: dict[int, tuple[int | None, str]] = {}
+        self._preload = ", ".join(preload)
         self._zygote = None if is_portable() else Zygote.lease()
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -55,14 +60,29 @@ class Server:
             theirs.close()
         self._control.send({"preload": list(preload), "fork": fork})
 
-    def start(self, number: int, fds: Sequence[int]) -> tuple[int, int | None]:
+    def start(self, number: int, fds: Sequence[int], deadline: float) -> tuple[int, int | None]:
         """Start a worker that inherits these descriptors; its pid and, on Linux, its pidfd."""
-        self._control.send(("start", number))
-        socket.send_fds(self._socket, [b"."], list(fds))
-        while (message := self._control.recv())[0] != "started":
-            self._note_exit(message)
-        _, pid, has_pidfd = message
-        return pid, socket.recv_fds(self._socket, 1, 1)[1][0] if has_pidfd else None
+        try:
+            self._control.send(("start", number))
+            socket.send_fds(self._socket, [b"."], list(fds))
+            while self._control.poll(max(0.0, deadline - time.monotonic())):
+                if (message := self._control.recv())[0] == "started":
+                    _, pid, has_pidfd = message
+                    return pid, socket.recv_fds(self._socket, 1, 1)[1][0] if has_pidfd else None
+                self._note_exit(message)
+        except (EOFError, OSError):
+            raise WorkerDied(
+                f"worker {number} could not be started: importing {self._preload} ended the "
+                "process. Try `python -c 'import ...'` with these.",
+                worker=number,
+                phase="start",
+            ) from None
+        raise WorkerTimeout(
+            f"worker {number} has not started in time: importing {self._preload} takes too long. "
+            "Raise start_timeout_s if it must.",
+            worker=number,
+            phase="start",
+        )
 
     def exit_of(self, pid: int, timeout_s: float = 2.0) -> tuple[int | None, str]:
         """Wait status and last words (stderr) of a worker that has ended."""
@@ -182,10 +202,12 @@ class _Nursery:
 
     def run(self) -> None:
         hello = self._control.recv()
+        launch.importing = True
         for name in hello["preload"]:
             # What fails here fails again in the worker, where there is someone to tell.
             with contextlib.suppress(BaseException):
                 importlib.import_module(name)
+        launch.importing = False
         self._fork = hello["fork"] and _thread_count() == 1
         try:
             while os.getppid() == self._parent_pid:
@@ -258,7 +280,7 @@ class _Nursery:
                 with contextlib.suppress(KeyError):
                     self._selector.unregister(output.fd)
                 output.finish()
-            tail = b"\n".join(child.outputs[1].tail).decode(errors="replace")
+            tail = b"\n".join(child.outputs[1].tail)[-_TAIL_BYTES:].decode(errors="replace")
             self._control.send(("exited", pid, status, tail))
 
     def close(self) -> None:

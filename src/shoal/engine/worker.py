@@ -12,7 +12,7 @@ A step usually carries no message either way: its actions, results and infos are
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from gymnasium.vector import AutoresetMode
@@ -85,6 +85,11 @@ class Share:
         if self._reply is None:
             self._reply = Reply()
         return self._reply
+
+    def begin(self) -> None:
+        """Forget what a command that was interrupted may have left."""
+        self._reply = None
+        self._infos.odd = []
 
     def take_reply(self) -> Reply | None:
         """What has gathered since the last command; None if nothing did."""
@@ -199,22 +204,26 @@ class Share:
             self._guarded(cell, "set_next_reset", cell.plan_reset, env_id, args)
 
     def call(self, command: Call) -> None:
-        for env_id in command.env_ids:
-            cell = self._cell_of[env_id]
-            self.mark[MARK_ENV] = env_id
+        for cell, env_ids in self._by_cell(command.env_ids).items():
+            self.mark[MARK_ENV] = env_ids[0]
             try:
                 if command.name in REFUSED_CALLS:
                     raise ContractError(_CALL_DIRECTLY.format(command.name))
-                self.reply.results[env_id] = cell.call(
-                    env_id, command.name, command.args, command.kwargs
-                )
+                results = cell.call(env_ids, command.name, command.args, command.kwargs)
+                self.reply.results.update(zip(env_ids, results, strict=True))
             except self._catch as error:
-                self._fail(cell, "call", error, env_ids=(env_id,))
+                self._fail(cell, "call", error, env_ids=tuple(env_ids))
 
     def set_attr(self, command: SetAttr) -> None:
-        for env_id, value in command.values.items():
-            cell = self._cell_of[env_id]
-            self._guarded(cell, "set_attr", cell.set_attr, env_id, command.name, value)
+        for cell, env_ids in self._by_cell(command.values).items():
+            values = {env_id: command.values[env_id] for env_id in env_ids}
+            self._guarded(cell, "set_attr", cell.set_attr, command.name, values)
+
+    def _by_cell(self, env_ids: Iterable[int]) -> dict[Any, list[int]]:
+        grouped: dict[Any, list[int]] = {}
+        for env_id in env_ids:
+            grouped.setdefault(self._cell_of[env_id], []).append(env_id)
+        return grouped
 
     def close(self) -> list[Failure]:
         """Run every `env.close()`, whatever the others do."""
@@ -264,7 +273,10 @@ _EXECUTE: dict[type, tuple[int, Callable[[Share, Any], None]]] = {
 def execute(command: Command, share: Share) -> Reply | None:
     """Carry out one command. What an environment raises does not get out: it is in the reply."""
     begun = time.perf_counter_ns()
-    share.mark[MARK_PHASE], carry_out = _EXECUTE[type(command)]
+    phase, carry_out = _EXECUTE[type(command)]
+    share.mark[MARK_SINCE_NS] = time.monotonic_ns()  # before the phase: whoever watches reads both
+    share.mark[MARK_PHASE] = phase
+    share.begin()
     carry_out(share, command)
     reply = share.take_reply()
     share.mark[MARK_PHASE] = 0

@@ -38,7 +38,7 @@ def start_interpreter(code: str, fds: list[int], **kwargs: Any) -> subprocess.Po
 class Zygote:
     """The caller's handle. `lease` it, have it fork servers, `release` it."""
 
-    _guard = threading.Lock()
+    _guard = threading.RLock()  # a finalizer may release one lease while another is taken
     _shared: Zygote | None = None
 
     def __init__(self) -> None:
@@ -69,6 +69,8 @@ class Zygote:
                 return
             if Zygote._shared is self:
                 Zygote._shared = None
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # forks of this process may hold it open
         self._control.close()
         self._socket.close()
         try:

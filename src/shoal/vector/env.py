@@ -76,8 +76,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         seed = first if seed is None else seed
         seeds = seeds_of(seed, self.num_envs)
         every = self._options_for(options, self.num_envs)
-        self._pool.reset({i: (seeds[i], every[i]) for i in ids})
-        return self._pool.reset_results()
+        return self._pool.reset({i: (seeds[i], every[i]) for i in ids})
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """One step of every environment, whatever `batch_size` is."""
@@ -121,8 +120,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         `seed + env_id`, as everywhere.
         """
         ids, args = self._reset_args(env_ids, seeds, options)
-        self._pool.reset(args)
-        return self._pool.reset_results(ids)
+        return self._pool.reset(args, ids)
 
     def set_next_reset(
         self,
@@ -146,9 +144,8 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         Without either, all that are outstanding. TimeoutError when too few are ready in time, and
         nothing is lost.
         """
-        outstanding = len(self._pool.outstanding())
-        if min_envs is None:
-            min_envs = min(self._batch_size or outstanding, max(outstanding, 1))
+        if min_envs is None and self._batch_size is not None:
+            min_envs = min(self._batch_size, max(1, len(self._pool.outstanding())))
         return Batch(*self._pool.recv(min_envs, timeout_s))
 
     def call(self, name: str, *args: Any, env_ids: EnvIds = None, **kwargs: Any) -> tuple[Any, ...]:
@@ -207,7 +204,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         if options is None:
             return [None] * count
         if isinstance(options, Mapping):
-            return [dict(options)] * count
+            return [dict(options) for _ in range(count)]
         if len(options) != count:
             raise ContractError(
                 f"options holds {len(options)} entries; expected {count}, one each."

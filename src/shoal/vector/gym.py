@@ -289,9 +289,9 @@ class AsyncVectorEnv(_DropIn):
             )
         self._state = AsyncState.DEFAULT
         try:
-            return self._pool.finish_started()
+            return self._pool.finish()
         except EnvRaised as error:
-            raise self._reported(error) from error
+            raise self._reported(error) from None
 
     def _reported(self, error: EnvRaised) -> BaseException:
         """Log as Gymnasium does and give what it raises: the environment's own exception."""

@@ -75,7 +75,8 @@ def make(
 
     source = resolve(env, env_kwargs, wrappers)
     count = _count_envs(source, num_envs)
-    name, reason = _choose_backend(choose("backend", backend, BACKENDS), count)
+    isolated = step_timeout_s is not None or batch_size is not None
+    name, reason = _choose_backend(choose("backend", backend, BACKENDS), count, isolated)
     choose("on_failure", on_failure, ("raise",))
     faults = faults or Faults()
     _check_numbers(batch_size, step_timeout_s, name, count)
@@ -138,12 +139,12 @@ def _backend_named(name: str) -> Callable[[Terms], Backend]:
     return ProcessBackend
 
 
-def _choose_backend(asked: str, num_envs: int) -> tuple[str, str]:
+def _choose_backend(asked: str, num_envs: int, isolated: bool) -> tuple[str, str]:
     if asked != "auto":
         return asked, "as asked"
-    if num_envs == 1:
+    if num_envs == 1 and not isolated:
         return "serial", "there is one environment"
-    return "process", "there are several environments"
+    return "process", "step_timeout_s or batch_size" if isolated else "several environments"
 
 
 def _count_envs(source: Resolved, num_envs: int) -> int:

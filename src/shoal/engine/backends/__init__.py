@@ -50,14 +50,21 @@ class Worker(Protocol):
     def local_envs(self) -> list[Any]:
         """The environments themselves, where they can be reached from here."""
 
+    def end(self) -> None:
+        """Ask it to run every `env.close()` and end, without waiting for that."""
+
     def close(self, deadline: float) -> list[Failure]:
-        """Run every `env.close()` and end, by force after `deadline` (time.monotonic)."""
+        """Wait until it has ended, and end it by force after `deadline` (time.monotonic)."""
 
 
 class Backend(Protocol):
     """Where workers run."""
 
     name: str
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """Those that were started, be it that the start as a whole has failed."""
 
     def start(self, assignments: Sequence[Assignment]) -> Sequence[Worker]:
         """Start one worker per assignment; they build their environments side by side."""

@@ -50,6 +50,9 @@ class SerialWorker:
     def local_envs(self) -> list[Any]:
         return [cell.env for cell in self._share.cells] if self._share else []
 
+    def end(self) -> None:
+        pass
+
     def close(self, deadline: float) -> list[Failure]:
         share, self._share = self._share, None
         return share.close() if share else []
@@ -62,14 +65,15 @@ class SerialBackend:
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
+        self.workers: list[SerialWorker] = []
 
     def start(self, assignments: Sequence[Assignment]) -> list[SerialWorker]:
-        self._workers = [SerialWorker(assignment, self._terms) for assignment in assignments]
-        return self._workers
+        self.workers = [SerialWorker(assignment, self._terms) for assignment in assignments]
+        return self.workers
 
     def make_rows(self, shape: RowShape) -> Rows:
         rows = Rows(shape)
-        for worker in self._workers:
+        for worker in self.workers:
             worker.attach(rows)
         return rows
 

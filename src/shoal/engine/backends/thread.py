@@ -121,15 +121,15 @@ class ThreadWorker:
     def local_envs(self) -> list[Any]:
         return [cell.env for cell in self._share.cells] if self._share else []
 
-    def close(self, deadline: float) -> list[Failure]:
-        """Ask the thread to end; one that hangs in its environment cannot be forced and is left."""
-        share, self._share = self._share, None
-        if share is None:
-            return []
+    def end(self) -> None:
         self._command = None
         with contextlib.suppress(RuntimeError):  # raised if it has not yet taken the last command
             self._go.set()
+
+    def close(self, deadline: float) -> list[Failure]:
+        """Wait for the thread; one that hangs in its environment cannot be forced and is left."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._share = None
         return self._failures
 
 
@@ -140,14 +140,15 @@ class ThreadBackend:
 
     def __init__(self, terms: Terms) -> None:
         self._terms, self._bell = terms, threading.Event()
+        self.workers: list[ThreadWorker] = []
 
     def start(self, assignments: Sequence[Assignment]) -> list[ThreadWorker]:
-        self._workers = [ThreadWorker(one, self._terms, self._bell) for one in assignments]
-        return self._workers
+        self.workers = [ThreadWorker(one, self._terms, self._bell) for one in assignments]
+        return self.workers
 
     def make_rows(self, shape: RowShape) -> Rows:
         rows = Rows(shape)
-        for worker in self._workers:
+        for worker in self.workers:
             worker.attach(rows)
         return rows
 

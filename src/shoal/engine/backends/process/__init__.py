@@ -16,17 +16,19 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
 
+from shoal.engine import launch
 from shoal.engine.backends import Terms
 from shoal.engine.backends.process.header import LISTENING, Header
 from shoal.engine.backends.process.inside import Order
 from shoal.engine.backends.process.outside import PARK_S, Child, ForkedChild, ProcessWorker
 from shoal.engine.commands import Assignment
 from shoal.engine.launch import Outfit
-from shoal.engine.machine import is_portable, usable_cores
+from shoal.engine.machine import free_descriptors, is_portable, usable_cores
 from shoal.engine.memory import Memory
 from shoal.engine.parcel import Parcel, Store, pack
 from shoal.engine.registry import registered
@@ -44,14 +46,20 @@ class ProcessBackend:
     name = "process"
 
     def __init__(self, terms: Terms) -> None:
+        if launch.importing:
+            raise ConfigError(
+                "a module that workers import makes environments when it is imported, which would "
+                "go on for ever. Put that into a function, or under `if __name__ == '__main__':`."
+            )
         self._terms = terms
         self.start_method = _start_method(terms.start_method)
         self._memory, self._store = Memory.create(), Store()
         self._server: Server | None = None
-        self._workers: list[ProcessWorker] = []
+        self.workers: list[ProcessWorker] = []
         self._bell: Semaphore | None = None
 
     def start(self, assignments: Sequence[Assignment]) -> list[ProcessWorker]:
+        _check_descriptors(len(assignments))
         if self.start_method != "fork":
             # First what may be refused, then the first process.
             registry = registered(self._store)
@@ -61,13 +69,18 @@ class ProcessBackend:
         self._header = Header(self._memory.view())
         for assignment in assignments:
             ours, theirs = Pipe()
-            child = self._start_process(assignment, ours, theirs)
-            theirs.close()
-            self._workers.append(ProcessWorker(assignment, self._terms, self._header, ours, child))
+            try:
+                child = self._start_process(assignment, ours, theirs)
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
+            self.workers.append(ProcessWorker(assignment, self._terms, self._header, ours, child))
         if self.start_method != "fork":
-            for worker, order in zip(self._workers, orders, strict=True):
+            for worker, order in zip(self.workers, orders, strict=True):
                 worker.introduce(order)
-        return self._workers
+        return self.workers
 
     def _order(self, assignment: Assignment, registry: Parcel) -> Order:
         factories = pack(list(assignment.factories), self._store)
@@ -81,7 +94,8 @@ class ProcessBackend:
     ) -> Child | ForkedChild:
         fds = (theirs.fileno(), self._memory.fd, self._store.memory.fd)
         if self._server is not None:
-            return Child(self._server, *self._server.start(assignment.worker, fds))
+            deadline = time.monotonic() + self._terms.start_timeout_s
+            return Child(self._server, *self._server.start(assignment.worker, fds, deadline))
         channel, memory, store = (os.dup(fd) for fd in fds)
         outfit = Outfit(
             assignment.worker, os.getpid(), channel, memory, store, is_fork_of_caller=True
@@ -90,21 +104,25 @@ class ProcessBackend:
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            ours.close()
-            # What it needs is in its memory already: nothing is pickled.
-            order = Order(assignment, self._terms.step_timeout_s is not None, _log_level())
-            os._exit(run_worker(outfit, order))
+            code = 1
+            try:
+                ours.close()
+                # What it needs is in its memory already: nothing is pickled.
+                order = Order(assignment, self._terms.step_timeout_s is not None, _log_level())
+                code = run_worker(outfit, order)
+            finally:
+                os._exit(code)
         for fd in outfit.fds:
             os.close(fd)
         return ForkedChild(pid)
 
     def make_rows(self, shape: RowShape) -> Rows:
-        offset = Header.nbytes(len(self._workers))
+        offset = Header.nbytes(len(self.workers))
         self._memory.resize(offset + shape.nbytes())
         portable = is_portable()
         self._bell = Semaphore.create(None if portable else self._header.bell)
         # Spinning pays only while everyone has a core of its own.
-        spin_s = SPIN_S if len(self._workers) < usable_cores() else 0.0
+        spin_s = SPIN_S if len(self.workers) < usable_cores() else 0.0
         order = {
             "shape": shape,
             "offset": offset,
@@ -112,12 +130,14 @@ class ProcessBackend:
             "check_finite": self._terms.check_finite,
             "spin_s": spin_s,
         }
-        for worker in self._workers:
+        for worker in self.workers:
             worker.prepare(order, self._bell.name, spin_s)
         try:
-            for worker in self._workers:
+            for worker in self.workers:
                 worker.attach()
         finally:
+            for worker in self.workers:
+                worker.unlink()
             self._bell.unlink()
         return Rows(shape, self._memory.view()[offset:])
 
@@ -134,6 +154,17 @@ class ProcessBackend:
             self._server = None
         self._memory.close()
         self._store.memory.close()
+
+
+def _check_descriptors(num_workers: int) -> None:
+    """Two descriptors a worker, and some for the pool: better refused now than halfway."""
+    needed, free = 2 * num_workers + 16, free_descriptors()
+    if free is not None and needed > free:
+        raise ConfigError(
+            f"{num_workers} workers need {needed} file descriptors; only {free} are left to this "
+            "process. Raise its limit (`ulimit -n`), close what is open, or use fewer workers; the "
+            "number of environments does not matter."
+        )
 
 
 def _log_level() -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import cloudpickle
 
+from shoal.engine import launch
 from shoal.engine.backends.process.header import (
     BUSY_NS,
     END,
@@ -104,8 +105,12 @@ class Order:
         if self.factories is None or self.registry is None:
             return self.assignment
         large = data.view(writable=False) if os.fstat(data.fd).st_size else None
-        adopt(unpack(self.registry, large))
-        return replace(self.assignment, factories=unpack(self.factories, large))
+        launch.importing = True
+        try:
+            adopt(unpack(self.registry, large))
+            return replace(self.assignment, factories=unpack(self.factories, large))
+        finally:
+            launch.importing = False
 
 
 def work(outfit: Outfit, order: Order | None) -> None:

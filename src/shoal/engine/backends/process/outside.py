@@ -127,6 +127,8 @@ class ProcessWorker:
         self._env_ids: tuple[int, ...] = ()
         self._spin_s = 0.0
         self._deadline = time.monotonic() + terms.start_timeout_s
+        self._is_ready = False
+        self._words[MARK_PHASE] = PHASES.index("start")
         self._go: Semaphore
         self._done: Semaphore
 
@@ -152,11 +154,13 @@ class ProcessWorker:
 
     def attach(self) -> None:
         """Wait until the worker has its rows and signals."""
-        try:
-            self._expect("attached")
-        finally:
-            self._go.unlink()
-            self._done.unlink()
+        self._expect("attached")
+        self._is_ready = True
+
+    def unlink(self) -> None:
+        """Take the names of its semaphores away, if they have any."""
+        self._go.unlink()
+        self._done.unlink()
 
     def put(self, command: Command) -> None:
         words = self._words
@@ -217,37 +221,46 @@ class ProcessWorker:
     def local_envs(self) -> list[Any]:
         return []
 
-    def close(self, deadline: float) -> list[Failure]:
-        failures: list[Failure] = []
-        if self._child.is_alive() and hasattr(self, "_go"):
+    def end(self) -> None:
+        if self._is_ready and self._child.is_alive():
             self._words[OP] = END
             self._go.release()
-            with contextlib.suppress(OSError, EOFError):
-                while self._pipe.poll(max(0.0, deadline - time.monotonic())):
-                    # Perhaps first the reply to a step that nobody waited for.
-                    message = pickle.loads(self._pipe.recv_bytes())
-                    if isinstance(message, list):
-                        failures = message
-                        break
-        self._pipe.close()
-        while self._child.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.0005)
-        self._child.kill()
-        self._child.outcome()
-        self._child.close()
-        return failures
+        elif not self._is_ready:
+            self._pipe.close()  # which it takes for the end
+
+    def close(self, deadline: float) -> list[Failure]:
+        try:
+            failures = self._last_words(deadline) if self._is_ready else []
+            while self._child.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.0005)
+            return failures
+        finally:
+            self._child.kill()
+            self._child.outcome()
+            self._child.close()
+            self._pipe.close()
+
+    def _last_words(self, deadline: float) -> list[Failure]:
+        """What `env.close()` raised; before that, perhaps, a reply that nobody waited for."""
+        with contextlib.suppress(OSError, EOFError):
+            while self._pipe.poll(max(0.0, deadline - time.monotonic())):
+                message = pickle.loads(self._pipe.recv_bytes())
+                if isinstance(message, list):
+                    return message
+        return []
 
     def death(self) -> WorkerDied:
         """The error that says how this worker ended and at what."""
         status, tail = self._child.outcome()
         env_id, phase = self._at()
         text = (
-            f"worker {self.number} (pid {self.pid}) {describe_exit(status)} in {phase} "
-            f"of env {env_id}. "
+            f"worker {self.number} (pid {self.pid}) {describe_exit(status)} "
+            f"{'while idle' if phase == 'idle' else f'in {phase} of env {env_id}'}. "
             f"Lost with it: {_listed(self._env_ids or (env_id,))}."
         )
         if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             text += " A SIGKILL that nobody sent is usually the system running out of memory."
+        text += " Close these environments and make new ones."
         if tail:
             text += f" Its last words were:\n{tail}"
         return WorkerDied(
