@@ -12,7 +12,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slow lint format bench docs clean
+.PHONY: help train test test-slow gym-tests lint format bench docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,15 @@ lint: $(READY) ## style, types, and who imports whom
 format: $(READY) ## put the code in the shape that lint asks for
 	@$(BIN)/ruff check -q --fix-only .
 	@$(BIN)/ruff format -q .
+
+gym-tests: $(READY) ## Gymnasium's own vector tests on the drop-ins: GYMNASIUM=<its checkout>
+	@test -d "$(GYMNASIUM)/tests/vector" || { echo "say where Gymnasium's repository is checked out: make gym-tests GYMNASIUM=..."; exit 2; }
+	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt "gymnasium[mujoco,box2d]" array-api-compat
+	@for drop_in in "" AsyncVectorEnv SyncVectorEnv; do \
+	  (cd "$(GYMNASIUM)" && SHOAL_DROP_IN=$$drop_in PYTHONPATH="$(CURDIR)/tests" "$(CURDIR)/$(BIN)/python" -m pytest -q \
+	    -p gymnasium_dropins -p no:cacheprovider tests/vector tests/wrappers/vector \
+	    --ignore=tests/wrappers/vector/test_human_rendering.py -k "not CarRacing" --disable-warnings) || exit 1; \
+	done
 
 bench: $(READY) ## Shoal and its rivals on the same workloads
 	@$(BIN)/python -m benchmarks.run

@@ -56,9 +56,9 @@ def make(setting: Setting) -> Iterator[Make]:
     """`shoal.make` on the backend of this test; closes whatever it made."""
     made: list[shoal.VectorEnv] = []
 
-    def make_on_setting(env: Any, num_envs: int = 8, **kwargs: Any) -> shoal.VectorEnv:
+    def make_on_setting(env: Any, *num_envs: int, **kwargs: Any) -> shoal.VectorEnv:
         kwargs = {"backend": setting.backend, "num_workers": setting.num_workers} | kwargs
-        made.append(shoal.make(env, num_envs, **kwargs))
+        made.append(shoal.make(env, *num_envs, **kwargs))
         return made[-1]
 
     yield make_on_setting

@@ -79,3 +79,43 @@ def test_a_native_vector_environment_works(make: Make) -> None:
         observations, *_ = envs.step(envs.action_space.sample())
     assert observations.shape == (6, 4)
     assert envs.stats()["episodes"] > 0
+
+
+def test_a_call_reaches_it_once_not_once_per_row(make: Make) -> None:
+    class Counter(gymnasium.vector.SyncVectorEnv):
+        def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+            self.calls = getattr(self, "calls", 0) + 1
+            return (self.calls,) * self.num_envs
+
+    envs = make(lambda: Counter([CountingWorld] * WIDTH), 6)
+    assert envs.call("anything") == (1,) * 6
+    assert envs.call("anything", env_ids=[1]) == (2,)
+
+
+def test_in_a_list_of_factories_it_is_refused(make: Make) -> None:
+    with pytest.raises(ConfigError, match="makes a vector environment of 2"):
+        make([batched("next_step")] * 6)
+
+
+def test_wrong_counts_from_it_are_an_error(make: Make) -> None:
+    class Short(gymnasium.vector.SyncVectorEnv):
+        def step(self, actions: Any) -> Any:
+            observations, rewards, *rest = super().step(actions)
+            return observations, rewards[:1], *rest
+
+    envs = make(lambda: Short([CountingWorld] * WIDTH), 6)
+    envs.reset(seed=0)
+    with pytest.raises(ContractError, match=r"rewards have shape \(1,\); expected \(2,\)"):
+        envs.step(np.zeros(6, dtype=np.int64))
+
+
+def test_infos_without_masks_are_those_of_all(make: Make) -> None:
+    class Bare(gymnasium.vector.SyncVectorEnv):
+        def step(self, actions: Any) -> Any:
+            return (*super().step(actions)[:4], {"height": np.arange(WIDTH) / 2})
+
+    envs = make(lambda: Bare([CountingWorld] * WIDTH), 6)
+    envs.reset(seed=0)
+    infos = envs.step(np.zeros(6, dtype=np.int64))[4]
+    assert infos["height"].tolist() == [0.0, 0.5] * 3
+    assert infos["_height"].all()

@@ -127,8 +127,8 @@ def test_a_constructor_that_hangs_is_ended_too(where: dict[str, Any]) -> None:
 def test_close_ends_whatever_the_worker_is_at(where: dict[str, Any], how: str) -> None:
     envs = shoal.make(crew(how=how, when="step"), **where)
     envs.reset(seed=0)
-    envs.send(zeros())
     workers = [psutil.Process(worker.pid) for worker in envs._pool.workers]
+    envs.send(zeros())
     envs.close(timeout_s=0.5)
     _, alive = psutil.wait_procs(workers, timeout=2)
     assert not alive

@@ -196,7 +196,8 @@ def test_what_are_no_arguments_is_refused() -> None:
 
 
 def built(*factories: Any, num_envs: int = 1) -> Any:
-    return build(Assignment(0, 1, num_envs, factories), Exception)
+    one_each = len(factories) > 1
+    return build(Assignment(0, 1, num_envs, factories, one_each), Exception)
 
 
 class Team:

@@ -37,7 +37,7 @@ def build(
         while (env_id := cells[-1].env_ids[-1] + 1) < block.stop:
             mark[MARK_ENV] = env_id
             factories = assignment.factories
-            factory = factories[len(cells)] if len(factories) > 1 else factories[0]
+            factory = factories[len(cells) if assignment.one_each else 0]
             cells.append(_cell_for(factory(), env_id))
         _check_alike(cells)
     except BaseException as error:
@@ -55,6 +55,11 @@ def _block_for(env: Any, assignment: Assignment) -> range:
     """The ids of this share, now that it is known how many environments `env` counts as."""
     width = env.num_envs if isinstance(env, VectorEnv) else 1
     num_envs, num_workers = assignment.num_envs, assignment.num_workers
+    if width > 1 and assignment.one_each:
+        raise ConfigError(
+            f"a factory in a list makes one environment each, but this one makes a vector "
+            f"environment of {width}. Pass a single factory and num_envs instead."
+        )
     if num_envs % width or num_envs // width < num_workers:
         raise ConfigError(
             f"a vector environment of {width} counts as {width} environments: num_envs={num_envs} "

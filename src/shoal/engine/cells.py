@@ -29,6 +29,10 @@ Outcome = tuple[float, bool, bool]
 """Reward, terminated, truncated."""
 
 
+class EpisodeOver(ContractError):
+    """Stepped on after an episode's end, where nothing resets by itself."""
+
+
 class Desk(NamedTuple):
     """What cells write to: the rows of the pool and the infos and notes of this worker."""
 
@@ -125,7 +129,7 @@ class Cell:
 
     def _after_end(self, slot: int) -> Outcome:
         if self._desk.mode is AutoresetMode.DISABLED:
-            raise ContractError(
+            raise EpisodeOver(
                 "the episode is over and autoreset is disabled. Reset it first, for example with "
                 'reset(options={"reset_mask": terminations | truncations}).'
             )
@@ -285,6 +289,11 @@ class BatchedCell:
     ) -> None:
         layout = self._desk.rows.shape.observation
         parts = layout.take_apart(observations)
+        if not layout.has_objects and len(rows) == len(self.env_ids) and self._fits(parts):
+            block = slice(self.env_ids[0], self.env_ids[-1] + 1)
+            for array, part in zip(self._desk.rows.observations[slot], parts, strict=True):
+                array[block] = part
+            rows = ()
         for k in rows:
             writer, env_id = self._writers[slot][k], self.env_ids[k]
             writer.write(layout.assemble([part[k] for part in parts]))
@@ -293,6 +302,16 @@ class BatchedCell:
         for k, info in enumerate(_split_infos(infos, len(self.env_ids))):
             if info:
                 self._desk.infos.put(self.env_ids[k], info)
+
+    def _fits(self, parts: Sequence[Any]) -> bool:
+        """Whether a batch can be written as a whole: arrays of just the right kind."""
+        leaves = self._desk.rows.shape.observation.arrays
+        return not self._desk.check_finite and all(
+            isinstance(part, np.ndarray)
+            and part.dtype == leaf.dtype
+            and part.shape == (len(self.env_ids), *leaf.shape)
+            for leaf, part in zip(leaves, parts, strict=True)
+        )
 
     def plan_reset(self, env_id: int, args: ResetArgs) -> None:
         raise ContractError(

@@ -35,6 +35,8 @@ class Assignment:
     num_workers: int
     num_envs: int
     factories: Sequence[Factory]
+    one_each: bool = False
+    """Whether each factory is for one environment."""
 
     def block(self, width: int = 1) -> range:
         """The ids of this worker's environments, where each factory call makes `width` of them."""
@@ -145,7 +147,8 @@ class Failure:
         if isinstance(self.error, ConfigError):
             return self.error
         if isinstance(self.error, ContractError):
-            return ContractError(f"{which}, in {self.phase} ({self._when()}{place}): {self.text}")
+            kind = type(self.error)
+            return kind(f"{which}, in {self.phase} ({self._when()}{place}): {self.text}")
         raised = EnvRaised(
             f"{which} raised {self.kind} in {self.phase} ({self._when()}{place}): {self.text}\n"
             "Its own traceback follows as the cause.",

@@ -13,15 +13,23 @@ Space = gymnasium.Space[Any]
 SameSpace = Callable[[Space, Space], bool]
 
 
+class SpacesDiffer(ConfigError):
+    """Environments of one pool have different spaces; `kind` says which of them."""
+
+    kind: str
+
+
 def compare(kind: str, first: Space, other: Space, env_id: int, same: SameSpace) -> None:
     if other is first or same(first, other):
         return
     key, expected, got = _difference(first, other)
-    raise ConfigError(
+    problem = SpacesDiffer(
         f"the {kind} space of env {env_id} differs from that of env 0"
         f"{f' at {key}' if key else ''}: expected {expected}, got {got}. "
         "All environments of a pool must have the same spaces."
     )
+    problem.kind = kind
+    raise problem
 
 
 def _difference(first: Space, other: Space, key: str = "") -> tuple[str, Space, Space]:

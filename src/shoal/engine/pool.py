@@ -58,7 +58,8 @@ class PoolPlan:
     """What a pool is made of."""
 
     factories: Sequence[Factory]
-    """One for each environment, or a single one for all."""
+    one_each: bool
+    """Whether there is a factory for each environment, or a single one for all."""
     num_envs: int
     num_workers: int
     terms: Terms
@@ -69,15 +70,15 @@ class PoolPlan:
 
     def assignments(self) -> list[Assignment]:
         """Contiguous blocks, as even as possible."""
-        empty = [
-            Assignment(k, self.num_workers, self.num_envs, ()) for k in range(self.num_workers)
+        shares = [
+            Assignment(k, self.num_workers, self.num_envs, self.factories, self.one_each)
+            for k in range(self.num_workers)
         ]
-        if len(self.factories) == 1:
-            return [replace(one, factories=self.factories) for one in empty]
-        return [
-            replace(one, factories=self.factories[one.block().start : one.block().stop])
-            for one in empty
-        ]
+        if not self.one_each:
+            return shares
+        blocks = [slice(share.block().start, share.block().stop) for share in shares]
+        mine = [self.factories[block] for block in blocks]
+        return [replace(share, factories=own) for share, own in zip(shares, mine, strict=True)]
 
 
 @dataclass(slots=True)
@@ -374,7 +375,11 @@ class Pool:
                     f"recv: {ready} of {min_envs} environments were ready in time. "
                     "Nothing is lost: call recv again."
                 )
-            self.backend.listen(left)
+            self.backend.listen(left, self._any_answered)
+
+    def _any_answered(self) -> bool:
+        waiting = [k for k, flight in enumerate(self._flights) if flight is not None]
+        return any(self._has_answered(index, 0.0) for index in waiting)
 
     def _dispatch(self, index: int) -> None:
         """Let an idle worker step whatever waits for it."""

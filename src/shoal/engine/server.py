@@ -192,10 +192,10 @@ class _Nursery:
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._control, selectors.EVENT_READ, self._obey)
-        self._wake_r, wake_w = os.pipe()
-        for fd in (self._wake_r, wake_w):
+        self._wake_r, self._wake_w = os.pipe()
+        for fd in (self._wake_r, self._wake_w):
             os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._selector.register(self._wake_r, selectors.EVENT_READ, self._bury)
         self._fork = True
@@ -229,7 +229,8 @@ class _Nursery:
         channel, memory, store = fds
         outputs_w = (pipes[0][1], pipes[1][1])
         outfit = Outfit(number, os.getpid(), channel, memory, store, outputs_w)
-        pid = self._fork_worker(outfit) if self._fork else _spawn_worker(outfit)
+        reading = [r for r, _ in pipes]
+        pid = self._fork_worker(outfit, reading) if self._fork else _spawn_worker(outfit)
         for fd in (*outfit.fds, *outputs_w):
             os.close(fd)
         prefix = f"[worker {number}] ".encode()
@@ -244,7 +245,7 @@ class _Nursery:
             socket.send_fds(self._socket, [b"."], [pidfd])
             os.close(pidfd)
 
-    def _fork_worker(self, outfit: Outfit) -> int:
+    def _fork_worker(self, outfit: Outfit, reading: list[int]) -> int:
         pid = os.fork()
         if pid:
             return pid
@@ -253,7 +254,8 @@ class _Nursery:
             self._selector.close()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for fd in [self._wake_r, *(o.fd for c in self._children.values() for o in c.outputs)]:
+            others = [o.fd for c in self._children.values() for o in c.outputs]
+            for fd in [self._wake_r, self._wake_w, *reading, *others]:
                 with contextlib.suppress(OSError):
                     os.close(fd)
             self._control.close()

@@ -87,33 +87,24 @@ class Zygote:
             "environment": dict(os.environ) | ONE_THREAD,
             "cores": sorted(os.sched_getaffinity(0)),
         }
-        with self._guard:
-            self._control.send(surroundings)
-            socket.send_fds(self._socket, [b"."], [control_fd, *_output_fds()])
-            pid: int = self._control.recv()
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # where a standard stream is closed
+        outputs = [fd if _is_open(fd) else nowhere for fd in (1, 2)]
+        try:
+            with self._guard:
+                self._control.send(surroundings)
+                socket.send_fds(self._socket, [b"."], [control_fd, *outputs])
+                pid: int = self._control.recv()
+        finally:
+            os.close(nowhere)
         return pid
 
 
-def _output_fds() -> tuple[int, int]:
-    """Where this process writes to now; nowhere, if its standard streams are closed."""
-    fds = []
-    for fd in (1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            fd = _nowhere()
-        fds.append(fd)
-    return fds[0], fds[1]
-
-
-def _nowhere() -> int:
-    global _NOWHERE
-    if _NOWHERE is None:
-        _NOWHERE = os.open(os.devnull, os.O_WRONLY)
-    return _NOWHERE
-
-
-_NOWHERE: int | None = None
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def main(control_fd: int, parent_pid: int) -> None:

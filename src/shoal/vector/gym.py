@@ -23,11 +23,13 @@ from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import batch_differing_spaces, iterate
 
 from shoal.engine.backends import Terms
+from shoal.engine.cells import EpisodeOver
 from shoal.engine.commands import Factory
+from shoal.engine.compare import SpacesDiffer
 from shoal.engine.pool import Pool
-from shoal.errors import ConfigError, ContractError, EnvRaised, RemoteTraceback
+from shoal.errors import ConfigError, EnvRaised, RemoteTraceback
 from shoal.layout import Array, Layout
-from shoal.seeding import Seed, seeds_of
+from shoal.seeding import seeds_of
 from shoal.vector.env import VectorEnv
 from shoal.vector.make import BACKENDS, choose, make_pool
 from shoal.vector.source import resolve
@@ -76,10 +78,8 @@ class _DropIn(VectorEnv):
             )
         except EnvRaised as error:
             raise (_original(error) or error) from None
-        except ConfigError as error:
-            if "space of env" not in str(error):
-                raise
-            raise RuntimeError(self._space_message(str(error))) from error
+        except SpacesDiffer as error:
+            raise RuntimeError(self._space_message(error)) from error
 
     def _same_space(self, first: Space[Any], other: Space[Any]) -> bool:
         if self.observation_mode == "same":
@@ -87,9 +87,9 @@ class _DropIn(VectorEnv):
         single = self.observation_mode[1] if isinstance(self.observation_mode, tuple) else first
         return is_space_dtype_shape_equiv(single, other)
 
-    def _space_message(self, problem: str) -> str:
+    def _space_message(self, problem: SpacesDiffer) -> str:
         name = type(self).__name__
-        if problem.startswith("the action space"):
+        if problem.kind == "action":
             return (
                 f"Some environments have an action space different from the first one's: {problem} "
                 "In order to batch actions, the action spaces from all environments must be equal."
@@ -211,8 +211,8 @@ class AsyncVectorEnv(_DropIn):
     def reset_async(self, seed: Any = None, options: Any = None) -> None:
         """Start a reset; `reset_wait` gives its result."""
         self._assert_is_running()
-        seeds = _gymnasium_seeds(seed, self.num_envs)
-        self._assert_default("reset", "")
+        seeds = seeds_of(seed, self.num_envs)
+        self._assert_default("reset_async", end="")
         ids, options = self._masked(options)
         every = self._options_for(options, self.num_envs)
         self._pool.start_reset({i: (seeds[i], every[i]) for i in ids})
@@ -229,7 +229,7 @@ class AsyncVectorEnv(_DropIn):
     def step_async(self, actions: Any) -> None:
         """Start a step; `step_wait` gives its result."""
         self._assert_is_running()
-        self._assert_default("step")
+        self._assert_default("step_async")
         self._pool.start_step(self._count_actions(actions))
         self._state = AsyncState.WAITING_STEP
 
@@ -248,7 +248,7 @@ class AsyncVectorEnv(_DropIn):
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Start a call; `call_wait` gives its results."""
         self._assert_is_running()
-        self._assert_default("call")
+        self._assert_default("call_async")
         self._pool.start_call(name, args, kwargs, range(self.num_envs))
         self._state = AsyncState.WAITING_CALL
 
@@ -258,7 +258,7 @@ class AsyncVectorEnv(_DropIn):
 
     def set_attr(self, name: str, values: Any, env_ids: Any = None) -> None:
         self._assert_is_running()
-        self._assert_default("set_attr", suffix="", name="set_attr")
+        self._assert_default("set_attr")
         super().set_attr(name, values, env_ids)
 
     def close_extras(  # type: ignore[override]
@@ -311,13 +311,11 @@ class AsyncVectorEnv(_DropIn):
                 f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
             )
 
-    def _assert_default(
-        self, call: str, dot: str = ".", suffix: str = "_async", name: str = ""
-    ) -> None:
+    def _assert_default(self, name: str, *, end: str = ".") -> None:
         if self._state is not AsyncState.DEFAULT:
             raise AlreadyPendingCallError(
-                f"Calling `{name or call + suffix}` while waiting for a pending call to "
-                f"`{self._state.value}` to complete{dot}",
+                f"Calling `{name}` while waiting for a pending call to "
+                f"`{self._state.value}` to complete{end}",
                 str(self._state.value),
             )
 
@@ -328,10 +326,8 @@ def _as_gymnasium(function: Callable[..., Any], *args: Any, **kwargs: Any) -> An
         return function(*args, **kwargs)
     except EnvRaised as error:
         raise (_original(error) or error) from None
-    except ContractError as error:
-        if "autoreset is disabled" in str(error):
-            raise AssertionError(str(error)) from error
-        raise
+    except EpisodeOver as error:
+        raise AssertionError(str(error)) from error
 
 
 def _original(error: EnvRaised) -> BaseException | None:
@@ -344,10 +340,6 @@ def _trace(error: EnvRaised) -> str:
     while cause is not None and not isinstance(cause, RemoteTraceback):
         cause = cause.__cause__
     return cause.args[0] if cause is not None else str(error)
-
-
-def _gymnasium_seeds(seed: Any, count: int) -> list[Seed]:
-    return seeds_of(seed, count)
 
 
 def _check_concurrency(limit: int | None) -> int | None:

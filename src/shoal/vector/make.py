@@ -27,7 +27,13 @@ AUTORESET = {
 }
 BACKENDS = ("auto", "serial", "thread", "process")
 START_METHODS = ("forkserver", "spawn", "fork")
-_DEFAULT_NUM_ENVS = 8
+
+
+class _Default(int):
+    """A default that can be told from the same number given by the user."""
+
+
+_DEFAULT_NUM_ENVS = _Default(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,7 @@ def make_pool(
         num_workers = num_envs
     plan = PoolPlan(
         factories=source.factories,
+        one_each=source.is_list,
         num_envs=num_envs,
         num_workers=1 if backend == "serial" else min(num_workers, num_envs),
         terms=terms,
@@ -152,7 +159,7 @@ def _count_envs(source: Resolved, num_envs: int) -> int:
     if not source.is_list:
         return count
     given = len(source.factories)
-    if count not in (given, _DEFAULT_NUM_ENVS):
+    if num_envs is not _DEFAULT_NUM_ENVS and count != given:
         raise ConfigError(
             f"num_envs is {count}, but the list holds {given} factories, one for each environment. "
             "Leave num_envs out."

@@ -5,7 +5,7 @@ A backend starts workers and makes the rows; a worker here is the caller's end o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,8 +72,11 @@ class Backend(Protocol):
     def make_rows(self, shape: RowShape) -> Rows:
         """Rows that the caller and all workers see; workers take commands from here on."""
 
-    def listen(self, timeout_s: float) -> None:
-        """Return when some worker has answered since the last look, or after so long."""
+    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
+        """Return when some worker has answered, or after so long.
+
+        `look` tells whether one has already; it is asked once workers know that they are to ring.
+        """
 
     def close(self) -> None:
         """Let go of everything that does not belong to a single worker."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal.engine.backends import Terms
@@ -77,7 +77,7 @@ class SerialBackend:
             worker.attach(rows)
         return rows
 
-    def listen(self, timeout_s: float) -> None:
+    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
         pass
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal.engine.backends import Terms
@@ -152,7 +152,7 @@ class ThreadBackend:
             worker.attach(rows)
         return rows
 
-    def listen(self, timeout_s: float) -> None:
+    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
         self._bell.wait(timeout_s)
         self._bell.clear()
 

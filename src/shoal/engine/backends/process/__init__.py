@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
 
@@ -141,11 +141,12 @@ class ProcessBackend:
             self._bell.unlink()
         return Rows(shape, self._memory.view()[offset:])
 
-    def listen(self, timeout_s: float) -> None:
+    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
         assert self._bell is not None
         common = self._header.common
         common[LISTENING] = 1
-        self._bell.acquire(True, min(timeout_s, PARK_S))
+        if not look():
+            self._bell.acquire(True, min(timeout_s, PARK_S))
         common[LISTENING] = 0
 
     def close(self) -> None:

@@ -51,12 +51,13 @@ class SignalChannel:
         names: Sequence[str],
         slots: int,
         spin_s: float,
+        parent_pid: int,
     ) -> None:
         places = names or (header.place(number, 0), header.place(number, 1), header.bell)
         self._go, self._done, self._bell = (Semaphore.open(place) for place in places)
         self._words, self._common = header.words(number), header.common
         self._pipe, self._spin_s = pipe, spin_s
-        self._parent_pid = os.getppid()
+        self._parent_pid = parent_pid
         self._steps = {
             op: [Step(slot, op == STEP_ALL) for slot in range(slots)]
             for op in (STEP_ALL, STEP_SOME)
@@ -138,7 +139,13 @@ def work(outfit: Outfit, order: Order | None) -> None:
     for block in (memory, data):
         block.close()
     channel = SignalChannel(
-        outfit.number, header, pipe, attach["names"], shape.slots, attach["spin_s"]
+        outfit.number,
+        header,
+        pipe,
+        attach["names"],
+        shape.slots,
+        attach["spin_s"],
+        outfit.parent_pid,
     )
     channel.share, channel.log_records = share, records
     try:
