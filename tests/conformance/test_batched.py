@@ -48,9 +48,27 @@ def test_calls_attributes_and_frames_are_of_single_environments(make: Make) -> N
     assert [frame[0, 0, 2] for frame in envs.render()] == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_share_that_does_not_fit_is_refused(make: Make, setting: Setting) -> None:
-    with pytest.raises(ConfigError, match="counts as 2 environments"):
+def test_a_number_that_does_not_divide_is_refused(make: Make) -> None:
+    with pytest.raises(ConfigError, match="counts as 2 environments, and num_envs=5"):
         make(batched("next_step"), 5)
+
+
+def test_more_workers_than_vector_environments_are_refused_if_asked_for(setting: Setting) -> None:
+    if setting.num_workers < 2:
+        pytest.skip("one worker is never too many")
+    with pytest.raises(ConfigError, match="Ask for num_workers=1 at most"):
+        shoal.make(
+            batched("next_step"), 2, backend=setting.backend, num_workers=setting.num_workers
+        )
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_workers_nobody_asked_for_are_as_many_as_fit(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.vector.make.usable_cores", lambda: 4)
+    with shoal.make(batched("next_step"), 4, backend=backend) as envs:
+        assert envs.stats()["num_workers"] == 2
 
 
 def test_its_autoreset_must_be_the_pools(make: Make) -> None:

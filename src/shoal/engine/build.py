@@ -60,12 +60,25 @@ def _block_for(env: Any, assignment: Assignment) -> range:
             f"a factory in a list makes one environment each, but this one makes a vector "
             f"environment of {width}. Pass a single factory and num_envs instead."
         )
-    if num_envs % width or num_envs // width < num_workers:
+    if num_envs % width:
         raise ConfigError(
-            f"a vector environment of {width} counts as {width} environments: num_envs={num_envs} "
-            f"must be a multiple of that, with one at least for each of {num_workers} workers."
+            f"a vector environment of {width} counts as {width} environments, and "
+            f"num_envs={num_envs} is no multiple of that. Choose one that is."
         )
+    if num_envs // width < num_workers:
+        problem = TooManyWorkers(
+            f"num_envs={num_envs} are {num_envs // width} vector environments of {width}, too few "
+            f"for {num_workers} workers. Ask for num_workers={num_envs // width} at most."
+        )
+        problem.fits = num_envs // width
+        raise problem
     return assignment.block(width)
+
+
+class TooManyWorkers(ConfigError):
+    """There are fewer vector environments than workers; `fits` workers would be right."""
+
+    fits: int
 
 
 def _check_alike(cells: Sequence[Any]) -> None:

@@ -37,8 +37,9 @@ class Batch(NamedTuple):
 class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
     """Many environments, stepped together or as they come. Made by `shoal.make`.
 
-    Arrays that are returned are the caller's own; with `copy=False` they are views that stay valid
-    until the second `step` (or `reset`) after the one that returned them. `recv` always copies.
+    Arrays that are returned are the caller's own; with `copy=False` observations are views that
+    stay valid until the second `step` (or `reset`) after the one that returned them. `recv` always
+    copies. One thread at a time may use them.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import AutoresetMode
@@ -112,8 +112,10 @@ def make_pool(
     same_observation_space: SameSpace | None = None,
 ) -> Pool:
     """A pool on a named backend."""
+    from shoal.engine.build import TooManyWorkers
     from shoal.engine.pool import Pool, PoolPlan
 
+    asked = num_workers is not None
     if num_workers is None:
         num_workers = usable_cores()
     elif as_count("num_workers", num_workers) > num_envs:
@@ -128,7 +130,13 @@ def make_pool(
         strict_actions=strict_actions,
         **({"same_observation_space": same_observation_space} if same_observation_space else {}),
     )
-    return Pool(plan, _backend_named(backend))
+    try:
+        return Pool(plan, _backend_named(backend))
+    except TooManyWorkers as problem:
+        # How wide a vector environment is shows only when one has been built.
+        if asked:
+            raise
+        return Pool(replace(plan, num_workers=problem.fits), _backend_named(backend))
 
 
 def _backend_named(name: str) -> Callable[[Terms], Backend]:
