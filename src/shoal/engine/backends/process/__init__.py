@@ -130,9 +130,9 @@ class ProcessBackend:
             "check_finite": self._terms.check_finite,
             "spin_s": spin_s,
         }
-        for worker in self.workers:
-            worker.prepare(order, self._bell.name, spin_s)
         try:
+            for worker in self.workers:
+                worker.prepare(order, self._bell.name, spin_s)
             for worker in self.workers:
                 worker.attach()
         finally:

@@ -128,6 +128,7 @@ class ProcessWorker:
         self._spin_s = 0.0
         self._deadline = time.monotonic() + terms.start_timeout_s
         self._is_ready = False
+        self._semaphores: list[Semaphore] = []
         self._words[MARK_PHASE] = PHASES.index("start")
         self._go: Semaphore
         self._done: Semaphore
@@ -146,7 +147,9 @@ class ProcessWorker:
         """Make the semaphores and tell the worker where they and its rows are."""
         places = [self._header.place(self.number, k) for k in (0, 1)]
         portable = is_portable()
-        self._go, self._done = (Semaphore.create(None if portable else place) for place in places)
+        for place in places:
+            self._semaphores.append(Semaphore.create(None if portable else place))
+        self._go, self._done = self._semaphores
         self._spin_s = spin_s
         names = (self._go.name, self._done.name, bell_name) if portable else ()
         with contextlib.suppress(OSError):
@@ -159,8 +162,8 @@ class ProcessWorker:
 
     def unlink(self) -> None:
         """Take the names of its semaphores away, if they have any."""
-        self._go.unlink()
-        self._done.unlink()
+        for semaphore in self._semaphores:
+            semaphore.unlink()
 
     def put(self, command: Command) -> None:
         words = self._words
