@@ -5,6 +5,7 @@ observations, infos = envs.reset(seed=7)
 """
 
 from shoal import errors
+from shoal.engine.batch import Batch
 from shoal.errors import (
     ClosedError,
     ConfigError,
@@ -15,7 +16,7 @@ from shoal.errors import (
     WorkerError,
     WorkerTimeout,
 )
-from shoal.vector.env import Batch, VectorEnv
+from shoal.vector.env import VectorEnv
 from shoal.vector.make import Faults, make
 
 __version__ = "0.1.0.dev0"

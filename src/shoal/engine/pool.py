@@ -24,6 +24,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.engine.actions import ActionWriter
 from shoal.engine.backends import Backend, Terms
+from shoal.engine.batch import Batch
 from shoal.engine.commands import (
     Assignment,
     Built,
@@ -40,7 +41,7 @@ from shoal.engine.commands import (
 from shoal.engine.compare import SameSpace, compare
 from shoal.engine.crew import CLOSE_TIMEOUT_S, Crew
 from shoal.engine.infos import ColumnSpec
-from shoal.engine.results import Reader, Results
+from shoal.engine.results import Reader
 from shoal.engine.rows import RowShape
 from shoal.errors import ClosedError, ContractError, ShoalError, WorkerDied, WorkerTimeout
 from shoal.layout import Array, Layout
@@ -179,7 +180,7 @@ class Pool:
     # --- all together: start, finish, read --------------------------------------------------
 
     @exclusive
-    def step(self, actions: Any) -> Results:
+    def step(self, actions: Any) -> Batch:
         """One step of every environment."""
         self.start_step(actions)
         self.finish()
@@ -192,7 +193,7 @@ class Pool:
         self._turn_slot()
         self._start({k: self._step_command(k, None, objects) for k in range(len(self.workers))})
 
-    def step_results(self, env_ids: Sequence[int] | None = None) -> Results:
+    def step_results(self, env_ids: Sequence[int] | None = None) -> Batch:
         """What the step that was finished last has come to."""
         self._exposed = self._exposed or env_ids is None
         results = self._reader.collect(self._slot, env_ids)
@@ -335,7 +336,7 @@ class Pool:
                 self._dispatch(index)
 
     @exclusive
-    def recv(self, min_envs: int | None, timeout_s: float | None) -> Results:
+    def recv(self, min_envs: int | None, timeout_s: float | None) -> Batch:
         """Everything that is ready, once at least `min_envs` are; TimeoutError loses nothing."""
         self._check_open("recv")
         if self._num_sent == 0:

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
 
+from shoal.engine.batch import Batch
 from shoal.engine.commands import Reply
 from shoal.engine.infos import Columns, ColumnSpec, InfoReader, OddInfo
 from shoal.engine.rows import Rows
 from shoal.layout import Array, Leaf
 
 _EPISODES_KEPT = 100
-
-
-class Results(NamedTuple):
-    """What some environments have come to, row k being the k-th of `env_ids`."""
-
-    observations: Any
-    rewards: Array
-    terminations: Array
-    truncations: Array
-    infos: dict[str, Any]
-    env_ids: Array
 
 
 class Tally:
@@ -66,7 +56,7 @@ class Reader:
         self._final_objects.clear()
         self._final_scalars.clear()
 
-    def collect(self, slot: int, env_ids: Sequence[int] | None) -> Results:
+    def collect(self, slot: int, env_ids: Sequence[int] | None) -> Batch:
         """The results of a step of these environments (None: of all)."""
         rows, ids = self._rows, slice(None) if env_ids is None else env_ids
         rewards, terminations, truncations = (
@@ -82,7 +72,7 @@ class Reader:
             self._note_ends(np.flatnonzero(ended), env_ids, infos, len(rewards))
         numbers = self._all_ids if env_ids is None else np.asarray(env_ids)
         observations = self.observe(slot, env_ids)
-        return Results(observations, rewards, terminations, truncations, infos, numbers)
+        return Batch(observations, rewards, terminations, truncations, infos, numbers)
 
     def infos(
         self, env_ids: Sequence[int] | None, only: Sequence[int] | None = None

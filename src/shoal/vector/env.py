@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from gymnasium.vector.utils import batch_space
 
+from shoal.engine.batch import Batch
 from shoal.errors import ContractError, shown
 from shoal.layout import Array
 from shoal.seeding import Seed, seeds_of
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
 EnvIds = Iterable[int] | None
-
-
-class Batch(NamedTuple):
-    """Results of the environments that were ready, ascending by id; row k is `env_ids[k]`."""
-
-    observations: Any
-    rewards: Array
-    terminations: Array
-    truncations: Array
-    infos: dict[str, Any]
-    env_ids: Array
 
 
 class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
@@ -147,7 +137,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         """
         if min_envs is None and self._batch_size is not None:
             min_envs = min(self._batch_size, max(1, len(self._pool.outstanding())))
-        return Batch(*self._pool.recv(min_envs, timeout_s))
+        return self._pool.recv(min_envs, timeout_s)
 
     def call(self, name: str, *args: Any, env_ids: EnvIds = None, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of each environment, or read an attribute; one result each."""
