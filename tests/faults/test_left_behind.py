@@ -1,13 +1,11 @@
-"""Nothing is left behind: no process, name, descriptor or file, however it ends."""
+"""Making and closing leave nothing behind: no process, name, descriptor or file."""
 
 from __future__ import annotations
 
 import gc
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ import shoal
 from shoal.testing import CountingWorld
 
 SRC = str(Path(shoal.__file__).parents[1])
-START_METHODS = ["forkserver", "spawn", "fork"]
 
 
 def descriptors() -> set[str]:
@@ -121,76 +118,3 @@ def test_descriptors_grow_with_workers_not_with_environments() -> None:
             return len(descriptors())
 
     assert held(200) == held(4)
-
-
-PROGRAM = """
-import numpy, os, sys, time, shoal
-from shoal.testing import CountingWorld
-envs = shoal.make(
-    lambda: CountingWorld(work_s={work_s}),
-    4,
-    backend="process",
-    num_workers=2,
-    start_method="{start_method}",
-)
-envs.reset(seed=0)
-print(*[worker.pid for worker in envs._pool.workers], flush=True)
-while True:
-    envs.step(numpy.zeros(4, dtype=numpy.int64))
-"""
-
-
-def running_program(
-    start_method: str, work_s: float = 0.05
-) -> tuple[subprocess.Popen[str], list[Any]]:
-    """A caller in a group of its own that steps for ever, and all processes below it."""
-    program = PROGRAM.format(start_method=start_method, work_s=work_s)
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONPATH": SRC},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    workers = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
-    assert len(workers) == 2
-    below = psutil.Process(process.pid).children(recursive=True)
-    return process, list({*workers, *below})
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-@pytest.mark.parametrize("group", [False, True])
-def test_a_caller_that_is_killed_takes_everything_along(start_method: str, group: bool) -> None:
-    named = names()
-    process, below = running_program(start_method)
-    (os.killpg if group else os.kill)(process.pid, signal.SIGKILL)
-    process.communicate()
-    _, alive = psutil.wait_procs(below, timeout=2)
-    assert not alive
-    assert names() == named
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_ctrl_c_ends_the_caller_without_the_workers_tracebacks(start_method: str) -> None:
-    process, below = running_program(start_method)
-    begun = time.monotonic()
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert time.monotonic() - begun < 10
-    assert process.returncode in (-signal.SIGINT, 130)
-    assert "KeyboardInterrupt" in err
-    assert "[worker" not in err
-    assert err.count("Traceback") == 1
-    _, alive = psutil.wait_procs(below, timeout=2)
-    assert not alive
-
-
-def test_sigterm_ends_everything() -> None:
-    process, below = running_program("forkserver")
-    process.terminate()
-    process.communicate(timeout=20)
-    assert process.returncode == -signal.SIGTERM
-    _, alive = psutil.wait_procs(below, timeout=2)
-    assert not alive
