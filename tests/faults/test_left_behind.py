@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,8 @@ import psutil
 import pytest
 
 import shoal
+from faults.program import SRC, lasting_names, shared_names
 from shoal.testing import CountingWorld
-
-SRC = str(Path(shoal.__file__).parents[1])
 
 
 def descriptors() -> set[str]:
@@ -30,20 +30,19 @@ def descriptors() -> set[str]:
     return found
 
 
-def names() -> set[str]:
-    """Names in the places where shared memory, semaphores and temporary files live."""
-    return {str(p) for place in ("/dev/shm", "/tmp") for p in Path(place).glob("*shoal*")}
-
-
 @pytest.mark.parametrize("portable", [False, True])
-def test_making_and_closing_leaves_nothing(portable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_making_and_closing_leaves_nothing(
+    portable: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     if portable:
         monkeypatch.setenv("SHOAL_PORTABLE", "1")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with shoal.make(CountingWorld, 4, backend="process", num_workers=2) as envs:
         envs.reset(seed=0)
     del envs
     gc.collect()
-    before, named, children = descriptors(), names(), psutil.Process().children(recursive=True)
+    before, children = descriptors(), psutil.Process().children(recursive=True)
+    named = shared_names()
     for _ in range(3):
         with shoal.make(CountingWorld, 4, backend="process", num_workers=2) as envs:
             envs.reset(seed=0)
@@ -52,7 +51,8 @@ def test_making_and_closing_leaves_nothing(portable: bool, monkeypatch: pytest.M
         del envs
     gc.collect()
     assert descriptors() == before
-    assert names() == named
+    assert lasting_names(named, within_s=2.0) == set()
+    assert list(tmp_path.iterdir()) == []
     assert psutil.Process().children(recursive=True) == children
 
 
