@@ -22,6 +22,7 @@ import psutil
 import shoal
 
 SRC = str(Path(shoal.__file__).parents[1])
+TESTS = str(Path(__file__).parents[1])
 _MARK = "SHOAL_TEST_MARK"
 _LOOK_S = 0.01
 
@@ -42,7 +43,11 @@ class Program:
         self.temporary.mkdir(parents=True)
         script = self._folder / "program.py"
         script.write_text(source)
-        own = {"PYTHONPATH": SRC, "TMPDIR": str(self.temporary), _MARK: self._mark}
+        own = {
+            "PYTHONPATH": os.pathsep.join((SRC, TESTS)),
+            "TMPDIR": str(self.temporary),
+            _MARK: self._mark,
+        }
         with open(self._folder / "stderr", "w") as errors:
             self.process = subprocess.Popen(
                 [*inside, sys.executable, str(script)],
