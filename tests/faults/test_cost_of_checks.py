@@ -65,7 +65,7 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 @pytest.mark.parametrize("num_envs", [8, 64])
 def test_checks_change_nothing_but_the_time(num_envs: int, scale: Scale, figure: Record) -> None:
     pairs = scale(short=2, full=30)
-    steps = scale(short=200, full=ENV_STEPS // num_envs)
+    steps = scale(short=50, full=ENV_STEPS // num_envs)
     rng = np.random.default_rng(0)
     actions = [rng.integers(0, 2, num_envs) for _ in range(steps)]
     without = make(num_envs, observations=False, actions=False)

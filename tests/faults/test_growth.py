@@ -67,7 +67,7 @@ def test_making_and_closing_again_and_again_grows_nothing(
     start_method: str, another: bool, tmp_path: Path, scale: Scale, figure: Record
 ) -> None:
     quick = start_method == "fork" or (start_method == "forkserver" and another)
-    rounds, warm_up = scale(short=25 if quick else 2, full=200), scale(short=2, full=10)
+    rounds, warm_up = scale(short=25 if quick else 1, full=200), scale(short=1, full=10)
     source = PROGRAM.format(
         start_method=start_method, another=another, warm_up=warm_up, rounds=rounds
     )

@@ -66,7 +66,7 @@ def program_in(
     phase: str,
     folder: Path,
     *,
-    work_s: float | None = 0.2,
+    work_s: float | None = 0.1,
     start_method: str = "forkserver",
     infos: str = "none",
     inside: Sequence[str] = (),
