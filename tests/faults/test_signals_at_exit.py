@@ -144,23 +144,25 @@ def test_an_environment_that_hangs_does_not_hold_up_the_end(
         took_s = time.monotonic() - begun
         assert program.left_after(WITHIN_S) == []
     check_screen(number, program.errors)
-    assert took_s < WITHIN_S
     figure("F7", f"{number.name} while an environment hangs", f"{took_s:.2f} s")
+    assert took_s < WITHIN_S
 
 
 @pytest.mark.xfail(reason="a worker that has something to say is not told that its caller is gone")
-def test_a_worker_whose_caller_is_gone_says_nothing(tmp_path: Path) -> None:
+def test_a_worker_whose_caller_is_gone_says_nothing(tmp_path: Path, figure: Record) -> None:
     # A fork outlives its caller for a moment; and what is in these infos needs a message.
     with program_in("step", tmp_path, start_method="fork", infos="mixed") as program:
         program.wait_for("[worker 1] in step")
         program.kill(signal.SIGTERM)
         program.process.wait()
         assert program.left_after(WITHIN_S) == []
+    tracebacks = program.errors.count("Traceback")
+    figure("F7", "a fork answers a caller that is gone", f"{tracebacks} tracebacks on the screen")
     assert program.errors == ""
 
 
 @pytest.mark.xfail(reason="what was launched before the interruption is waited for, without limit")
-def test_ctrl_c_between_two_workers_is_raised_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_between_two_workers_is_raised_at_once(tmp_path: Path, figure: Record) -> None:
     source = """
 import os, signal, threading
 import shoal
@@ -192,7 +194,9 @@ except KeyboardInterrupt:
 """
     with Program(source, tmp_path) as program:
         program.wait_for("interrupted")
-        assert wait_until(lambda: program.process.poll() == 0, WITHIN_S)
+        raised = wait_until(lambda: program.process.poll() == 0, WITHIN_S)
+    figure("F7", "SIGINT between two commands", f"{'raised' if raised else 'not raised'} in 2 s")
+    assert raised
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
