@@ -42,7 +42,7 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> di
     chosen: Setting = request.param
     if chosen.portable:
         monkeypatch.setenv("SHOAL_PORTABLE", "1")
-    return {"backend": "process", "num_workers": 2}
+    return {"backend": "process", "num_workers": 2, "on_failure": "raise"}
 
 
 @pytest.mark.parametrize("how", DEATHS)
@@ -74,9 +74,8 @@ def test_a_segfault_shows_where_it_happened(where: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn", "fork"])
 def test_a_death_between_calls_is_noticed_by_the_next(start_method: str) -> None:
-    with shoal.make(
-        CountingWorld, 4, backend="process", num_workers=2, start_method=start_method
-    ) as envs:
+    where = {"backend": "process", "num_workers": 2, "start_method": start_method}
+    with shoal.make(CountingWorld, 4, on_failure="raise", **where) as envs:
         envs.reset(seed=0)
         victim = envs._pool.workers[1].pid
         os.kill(victim, signal.SIGKILL)

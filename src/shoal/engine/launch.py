@@ -45,7 +45,7 @@ class Outfit:
     number: int
     parent_pid: int
     channel_fd: int
-    memory_fd: int
+    signals_fd: int
     store_fd: int
     output_fds: tuple[int, int] | None = None
     """Where its output goes; None where that is settled already."""
@@ -53,7 +53,7 @@ class Outfit:
 
     @property
     def fds(self) -> tuple[int, ...]:
-        return (self.channel_fd, self.memory_fd, self.store_fd)
+        return (self.channel_fd, self.signals_fd, self.store_fd)
 
 
 def become_worker(outfit: Outfit) -> None:

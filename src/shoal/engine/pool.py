@@ -16,17 +16,19 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from shoal.engine.actions import ActionWriter
-from shoal.engine.backends import Backend, Terms
+from shoal.engine.backends import Backend, Terms, Worker
 from shoal.engine.batch import Batch
 from shoal.engine.commands import (
     Assignment,
+    Attach,
+    Build,
     Built,
     Call,
     Command,
@@ -38,12 +40,22 @@ from shoal.engine.commands import (
     SetAttr,
     Step,
 )
-from shoal.engine.compare import SameSpace, compare
+from shoal.engine.compare import SameSpace, check_spaces
 from shoal.engine.crew import CLOSE_TIMEOUT_S, Crew
-from shoal.engine.infos import ColumnSpec
+from shoal.engine.journal import Journal
 from shoal.engine.results import Reader
 from shoal.engine.rows import RowShape
-from shoal.errors import ClosedError, ContractError, ShoalError, WorkerDied, WorkerTimeout
+from shoal.engine.seat import Flight, Seat
+from shoal.engine.slots import Slots
+from shoal.engine.supervisor import Policy, Site, Supervisor
+from shoal.errors import (
+    ClosedError,
+    ContractError,
+    ShoalError,
+    WorkerDied,
+    WorkerError,
+    WorkerTimeout,
+)
 from shoal.layout import Array, Layout
 from shoal.seeding import Seed
 
@@ -52,6 +64,8 @@ log = logging.getLogger("shoal")
 ResetPlan = Mapping[int, tuple[Seed, dict[str, Any] | None]]
 """Seed and options for the reset of each of some environments."""
 ResetResults = tuple[Any, dict[str, Any]]
+_LOOK_AROUND_S = 0.02
+"""How long to wait for one worker before looking after the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +82,22 @@ class PoolPlan:
     strict_actions: bool = True
     """Whether actions must fit their space; if not, they reach the environments as they are."""
     same_observation_space: SameSpace = operator.eq
+    policy: Policy = field(default_factory=Policy)
 
-    def assignments(self) -> list[Assignment]:
+    def shares(self) -> list[Assignment]:
         """Contiguous blocks, as even as possible."""
-        shares = [
-            Assignment(k, self.num_workers, self.num_envs, self.factories, self.one_each)
-            for k in range(self.num_workers)
-        ]
-        if not self.one_each:
-            return shares
-        blocks = [slice(share.block().start, share.block().stop) for share in shares]
-        mine = [self.factories[block] for block in blocks]
-        return [replace(share, factories=own) for share, own in zip(shares, mine, strict=True)]
+        return [self._share(worker) for worker in range(self.num_workers)]
 
+    def _share(self, worker: int) -> Assignment:
+        share = Assignment(worker, self.num_workers, self.num_envs, self.factories, self.one_each)
+        return self.assign(worker, share.ids()) if self.one_each else share
 
-@dataclass(slots=True)
-class Flight:
-    """A command that a worker is at."""
-
-    env_ids: Sequence[int]
-    """The environments it was sent to step; empty for anything that is not `send`."""
-    landed: bool = False
-    death: ShoalError | None = None
+    def assign(self, worker: int, env_ids: Sequence[int]) -> Assignment:
+        """These very environments."""
+        factories = [self.factories[i] for i in env_ids] if self.one_each else self.factories
+        return Assignment(
+            worker, self.num_workers, self.num_envs, factories, self.one_each, env_ids
+        )
 
 
 P = ParamSpec("P")
@@ -124,52 +132,92 @@ class Pool:
         crew = Crew(self.backend)
         self._crew, self._finalizer = crew, weakref.finalize(self, crew.close)
         try:
-            self.workers = crew.start(plan.assignments())
-            self._meet([worker.built() for worker in self.workers])
+            self._open()
         except BaseException:
             self._finalizer()
             raise
-        self._prepare()
         self.opened = time.perf_counter()
         self.start_s = self.opened - begun
 
+    def _open(self) -> None:
+        """Start workers, learn the spaces from their environments and give everyone rows."""
+        builds = [Build(share) for share in self.plan.shares()]
+        workers = self._crew.launch(builds)
+        self.seats = [Seat(k, worker, ()) for k, worker in enumerate(workers)]
+        built = [self._first_answer(seat).built for seat in self.seats]
+        self._meet([one for one in built if one is not None])
+        for seat in self.seats:
+            seat.worker.put(Attach(self.rows))
+        for seat in self.seats:
+            self._first_answer(seat)
+        self._prepare()
+
+    def _first_answer(self, seat: Seat) -> Reply:
+        limit_s = self.plan.terms.start_timeout_s
+        # A process that is late is ended by its own end of the wait; a thread cannot be.
+        if not seat.worker.wait(None if self.backend.loses_workers else limit_s):
+            raise WorkerTimeout(
+                f"worker {seat.index} has not built its environments within {limit_s} s. "
+                "Raise start_timeout_s if they need longer.",
+                worker=seat.index,
+                phase="construct",
+            )
+        reply = seat.worker.take() or Reply()
+        for failure in reply.failures:
+            raise failure.as_error(seat.index, seat.worker.pid)
+        self._tell_notes(reply)
+        return reply
+
     def _meet(self, built: Sequence[Built]) -> None:
-        """Learn the spaces from the workers' environments and give everyone rows."""
         self.first, self._together = built[0], max(max(one.widths) for one in built)
-        self._blocks = [one.block for one in built]
         self.observation_spaces = [pair[0] for one in built for pair in one.spaces]
         self.single_observation_space, self.single_action_space = built[0].spaces[0]
-        env_id = 0
-        for one in built:
-            for (observation, action), width in zip(one.spaces, one.widths, strict=True):
-                same = self.plan.same_observation_space
-                compare("observation", self.single_observation_space, observation, env_id, same)
-                compare("action", self.single_action_space, action, env_id, operator.eq)
-                env_id += width
+        self._check_spaces = functools.partial(
+            check_spaces, built[0].spaces[0], self.plan.same_observation_space
+        )
+        for seat, one in zip(self.seats, built, strict=True):
+            seat.env_ids = one.env_ids
+            self._check_spaces(one)
+        self._owner = np.repeat(range(len(built)), [len(one.env_ids) for one in built])
         shape = RowShape(
             num_envs=self.num_envs,
-            slots=1 if self.plan.copy else 2,
+            slots=2 if self._needs_two_slots() else 1,
             observation=Layout(self.single_observation_space),
             action=Layout(self.single_action_space),
             keeps_finals=self.plan.terms.autoreset is AutoresetMode.SAME_STEP,
         )
         self.rows = self.backend.make_rows(shape)
 
+    def _needs_two_slots(self) -> bool:
+        policy = self.plan.policy
+        may_lose = policy.on_failure != "raise" and self.backend.loses_workers
+        return not self.plan.copy or may_lose or policy.on_error != "raise"
+
     def _prepare(self) -> None:
-        workers = range(len(self._blocks))
-        self._owner = np.repeat(workers, [len(block) for block in self._blocks])
         self._reader = Reader(self.rows, self.plan.copy)
         self.tally, self.wait_s = self._reader.tally, 0.0
         self._actions = ActionWriter(self.rows, strict=self.plan.strict_actions)
         self._action_objects: dict[int, Any] = {}
-        self._slot, self._exposed = 0, False
+        self._slots = Slots(self.rows)
+        self._journal = Journal(self.rows, self.plan.policy.replay_limit_steps)
+        self.supervisor = Supervisor(
+            self.plan.policy,
+            Site(
+                self._crew,
+                self.rows,
+                self._reader,
+                self._journal,
+                self._slots,
+                self.plan.assign,
+                self._check_spaces,
+                self.backend.loses_workers,
+            ),
+        )
         self._steps = [Step(slot) for slot in range(self.rows.shape.slots)]
         self._resets_next = np.zeros(self.num_envs, dtype=np.bool_)
+        self._any_resets_next = False
         self._reset_ids: list[int] | None = None
-        self._news: list[list[ColumnSpec]] = [[] for _ in workers]
         self._begun = 0.0
-        self._flights: list[Flight | None] = [None for _ in workers]
-        self._queued: list[list[int]] = [[] for _ in workers]
         self._sent = np.zeros(self.num_envs, dtype=np.bool_)
         self._ready = np.zeros(self.num_envs, dtype=np.bool_)
         self._num_sent = 0
@@ -189,18 +237,15 @@ class Pool:
     def start_step(self, actions: Any) -> None:
         """Begin a step of every environment; `finish`, then `step_results`, end it."""
         self._check_idle(None, "step")
+        self._settle()
         objects = self._actions.write(None, actions, self._resets_next)
-        self._turn_slot()
-        self._start({k: self._step_command(k, None, objects) for k in range(len(self.workers))})
+        slot = self._slots.next_for_all()
+        commands = [(seat, self._step_command(seat, slot, objects)) for seat in self.seats]
+        self._start(commands)
 
     def step_results(self, env_ids: Sequence[int] | None = None) -> Batch:
         """What the step that was finished last has come to."""
-        self._exposed = self._exposed or env_ids is None
-        results = self._reader.collect(self._slot, env_ids)
-        if self.plan.terms.autoreset is AutoresetMode.NEXT_STEP:
-            ended = results.terminations | results.truncations
-            self._resets_next[slice(None) if env_ids is None else env_ids] = ended
-        return results
+        return self._reader.collect(self._slots.of(env_ids), env_ids)
 
     @exclusive
     def reset(self, plan: ResetPlan, env_ids: Sequence[int] | None = None) -> ResetResults:
@@ -213,13 +258,21 @@ class Pool:
         """Begin to reset these environments; `finish`, then `reset_results`, end it."""
         ids = list(plan)
         self._check_idle(ids, "reset")
-        self._turn_slot(keep=len(ids) < self.num_envs)
-        for array in (self.rows.rewards, self.rows.terminations, self.rows.truncations):
-            array[self._slot, ids] = 0
-        self._resets_next[ids] = False
+        self._settle()
         self._reset_ids = ids if len(ids) < self.num_envs else None
-        parts = self._by_worker({i: ResetArgs(*how) for i, how in plan.items()})
-        self._start({index: Reset(self._slot, part) for index, part in parts.items()})
+        args = {i: self._journal.explicit(i, ResetArgs(*how)) for i, how in plan.items()}
+        self._journal.note_seeds(plan)
+        turning = self._whole_groups(ids)
+        if self._reset_ids is None:
+            slots = dict.fromkeys(ids, self._slots.next_for_all())
+        else:
+            slots = dict(zip(turning, self._slots.next_for(turning), strict=True))
+        self._start(
+            [
+                (seat, Reset(part, {i: slots[i] for i in seat.env_ids if i in slots}))
+                for seat, part in self._by_seat(args)
+            ]
+        )
 
     def reset_results(self, env_ids: Sequence[int] | None = None) -> ResetResults:
         """What the reset that was finished last has come to.
@@ -227,16 +280,19 @@ class Pool:
         Observations of all environments and infos of those that were reset; or observations and
         infos of these environments, in this order.
         """
-        self._exposed = self._exposed or env_ids is None
         only = self._reset_ids if env_ids is None else None
-        return self._reader.observe(self._slot, env_ids), self._reader.infos(env_ids, only)
+        infos = self._reader.infos(env_ids, only)
+        if env_ids is None and not self._num_sent:
+            return self._reader.observe(self._slots.together(), None), infos
+        ids = range(self.num_envs) if env_ids is None else env_ids  # some are being written
+        return self._reader.observe(self._slots.of(list(ids)), list(ids)), infos
 
     @exclusive
     def plan_reset(self, plan: ResetPlan) -> None:
         """What the next automatic reset of these environments uses, once."""
         self._check_idle(list(plan), "set_next_reset")
-        parts = self._by_worker({i: ResetArgs(*how) for i, how in plan.items()})
-        self._start({index: PlanReset(part) for index, part in parts.items()})
+        args = {i: ResetArgs(*how) for i, how in plan.items()}
+        self._start([(seat, PlanReset(part)) for seat, part in self._by_seat(args)])
         self.finish()
 
     @exclusive
@@ -253,26 +309,27 @@ class Pool:
     ) -> None:
         """Begin a call; `finish` gives its results by env id."""
         self._check_idle(env_ids, name)
-        parts = self._by_worker(dict.fromkeys(env_ids))
-        self._start({i: Call(name, args, kwargs, list(part)) for i, part in parts.items()})
+        parts = self._by_seat(dict.fromkeys(env_ids))
+        self._start([(seat, Call(name, args, kwargs, list(part))) for seat, part in parts])
 
     @exclusive
     def set_attr(self, name: str, values: dict[int, Any]) -> None:
         """Set an attribute of environments, each to its own value."""
         self._check_idle(list(values), "set_attr")
-        self._start({i: SetAttr(name, part) for i, part in self._by_worker(values).items()})
+        self._start([(seat, SetAttr(name, part)) for seat, part in self._by_seat(values)])
         self.finish()
 
-    def _start(self, commands: dict[int, Command]) -> None:
+    def _start(self, commands: Sequence[tuple[Seat, Command]]) -> None:
         """Hand commands to workers, after what these are at; to all of them or to none."""
         self._settle()
-        for index in commands:
-            if self._flights[index] is not None:
-                self._land(index)
+        for seat, _ in commands:
+            if seat.flight is not None:
+                self._has_answered(seat, None)
+                self._land(seat)
         self._begun = time.perf_counter()
-        for index, command in commands.items():
+        for seat, command in commands:
             try:
-                self._launch(index, command, ())
+                self._launch(seat, command)
             except BaseException:
                 self._settle()
                 raise
@@ -280,11 +337,9 @@ class Pool:
     def await_started(self, timeout_s: float | None) -> bool:
         """Whether all workers have answered, waiting at most so long."""
         deadline = None if timeout_s is None else time.perf_counter() + timeout_s
-        for index, flight in enumerate(self._flights):
-            if flight is None or flight.env_ids or flight.landed:
-                continue
+        for seat in self._started():
             left = None if deadline is None else max(0.0, deadline - time.perf_counter())
-            if not self._has_answered(index, left):
+            if not self._has_answered(seat, left):
                 return False
         return True
 
@@ -293,14 +348,7 @@ class Pool:
 
         Returns the results of calls.
         """
-        results: dict[int, Any] = {}
-        for index, flight in enumerate(self._flights):
-            if flight is not None and not flight.env_ids:
-                reply = self._land(index)
-                if reply is not None:
-                    results.update(reply.results)
-                if self._queued[index]:
-                    self._dispatch(index)
+        results = self._finish()
         self.wait_s += time.perf_counter() - self._begun
         if self._troubles:
             self._reader.forget()
@@ -309,12 +357,29 @@ class Pool:
 
     def _settle(self) -> None:
         """Take, and forget, the answers to a call that was interrupted before it was finished."""
-        left = [i for i, flight in enumerate(self._flights) if flight and not flight.env_ids]
-        for index in left:
-            self._land(index)
-        if left:
+        if self._started():
+            self._finish()
             self._reader.forget()
             self._troubles.clear()
+
+    def _started(self) -> list[Seat]:
+        """Seats whose flights belong to a call for all, not to `send`."""
+        return [seat for seat in self.seats if seat.flight is not None and not seat.flight.sent]
+
+    def _finish(self) -> dict[int, Any]:
+        seats, results = self._started(), {}
+        for k, seat in enumerate(seats):
+            while not self._has_answered(seat, _LOOK_AROUND_S):
+                for other in seats[k + 1 :]:
+                    self._has_answered(other, 0.0)
+        landed = [(seat, self._land(seat)) for seat in seats]
+        for seat, flight in landed:
+            for reply in flight.replies:
+                results.update(reply.results)
+            if seat.queued:
+                self._dispatch(seat)
+        self._record(landed)
+        return results
 
     # --- first come, first served -----------------------------------------------------------
 
@@ -327,13 +392,12 @@ class Pool:
             self._check_together(env_ids)
         objects = self._actions.write(env_ids, actions, self._resets_next)
         self._action_objects.update(objects or {})
-        self._turn_slot(keep=True)
         self._sent[list(env_ids)] = True
         self._num_sent += len(env_ids)
-        for index, ids in self._by_worker(dict.fromkeys(env_ids)).items():
-            self._queued[index].extend(ids)
-            if self._flights[index] is None:
-                self._dispatch(index)
+        for seat, ids in self._by_seat(dict.fromkeys(env_ids)):
+            seat.queued.extend(ids)
+            if seat.flight is None:
+                self._dispatch(seat)
 
     @exclusive
     def recv(self, min_envs: int | None, timeout_s: float | None) -> Batch:
@@ -363,10 +427,10 @@ class Pool:
 
     def _await_ready(self, min_envs: int, deadline: float | None) -> None:
         while True:
-            for index, flight in enumerate(self._flights):
-                if flight is not None and self._has_answered(index, 0.0):
-                    self._land(index)
-                    self._dispatch(index)
+            for seat in self.seats:
+                if seat.flight is not None and self._has_answered(seat, 0.0):
+                    self._land(seat)
+                    self._dispatch(seat)
             self._raise_troubles()
             if (ready := int(self._ready.sum())) >= min_envs:
                 return
@@ -379,106 +443,199 @@ class Pool:
             self.backend.listen(left, self._any_answered)
 
     def _any_answered(self) -> bool:
-        waiting = [k for k, flight in enumerate(self._flights) if flight is not None]
-        return any(self._has_answered(index, 0.0) for index in waiting)
+        flying = [seat for seat in self.seats if seat.flight is not None]
+        return any(self._has_answered(seat, 0.0) for seat in flying)
 
-    def _dispatch(self, index: int) -> None:
+    def _dispatch(self, seat: Seat) -> None:
         """Let an idle worker step whatever waits for it."""
-        ids, block = self._queued[index], self._blocks[index]
+        ids = seat.queued
         if not ids:
             return
-        self._queued[index] = []
-        self.rows.asked[block.start : block.stop] = False
-        self.rows.asked[ids] = True
+        seat.queued = []
+        slots = self._slots.next_for(ids)
+        self.rows.asked[list(seat.env_ids)] = 0
+        self.rows.asked[ids] = [1 + slot for slot in slots]
         waiting = self._action_objects
         objects = {i: waiting.pop(i) for i in ids if i in waiting} if waiting else None
-        everyone = len(ids) == len(block)
-        command = self._step_command(index, None if everyone else ids, objects)
-        self._launch(index, command, ids)
+        everyone = len(ids) == len(seat.env_ids) and len(set(slots)) == 1
+        self._launch(seat, self._step_command(seat, slots[0], objects, everyone), ids)
 
     # --- one command at a time per worker ---------------------------------------------------
 
-    def _launch(self, index: int, command: Command, sent: Sequence[int]) -> None:
-        self.workers[index].put(command)
-        self._flights[index] = Flight(sent)
+    def _launch(self, seat: Seat, command: Command, sent: Sequence[int] = ()) -> None:
+        seat.worker.put(command)
+        seat.flight = Flight(command, sent)
 
-    def _has_answered(self, index: int, timeout_s: float | None) -> bool:
-        """Whether a worker has answered, or never will: then, too, it can be landed."""
-        flight = self._flights[index]
-        assert flight is not None
-        if not flight.landed:
-            try:
-                flight.landed = self.workers[index].wait(timeout_s)
-            except ShoalError as death:
-                flight.landed, flight.death = True, death
-        return flight.landed
+    def _has_answered(self, seat: Seat, timeout_s: float | None) -> bool:
+        """Whether a worker has answered, or never will: then, too, it can be landed.
 
-    def _land(self, index: int) -> Reply | None:
-        """Wait for a worker's answer and take it; what went wrong is kept for later."""
-        self._has_answered(index, None)
-        flight, self._flights[index] = self._flights[index], None
+        Whatever can be done about a death or a failure is done on the way.
+        """
+        flight = seat.flight
         assert flight is not None
-        reply: Reply | None = None
-        lost: set[int] = set()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not flight.landed:
+            if flight.recovery is None:
+                if not self._look(seat, flight, timeout_s):
+                    return False
+                continue
+            seat.patience_s = (
+                _LOOK_AROUND_S if timeout_s is None else min(timeout_s, _LOOK_AROUND_S)
+            )
+            self._carry_on(seat, flight)
+            if deadline is not None and time.monotonic() >= deadline:
+                return flight.landed
+        return True
+
+    def _look(self, seat: Seat, flight: Flight, timeout_s: float | None) -> bool:
+        """Wait for a worker's answer and take it."""
         try:
-            if flight.death is not None:
-                raise flight.death
-            reply = self.workers[index].take()
+            if not seat.worker.wait(timeout_s):
+                return False
+            reply = seat.worker.take()
+        except WorkerError as death:
+            flight.recovery, flight.cause = self.supervisor.recover(seat, death), death
+            return True
         except Exception as trouble:
-            self._troubles.append(trouble)
-            self._queued[index] = []
-            lost = set(self._blocks[index]) & set(self.outstanding().tolist())
+            flight.trouble, flight.landed = trouble, True
+            return True
         if reply is not None:
-            self._absorb(index, reply)
-            lost = {env_id for failure in reply.failures for env_id in failure.env_ids}
-        if flight.env_ids:
-            self._ready[[env_id for env_id in flight.env_ids if env_id not in lost]] = True
-        given_up = [env_id for env_id in lost if self._sent[env_id]]
+            flight.replies.append(reply)
+            if reply.failures:
+                flight.recovery = self.supervisor.mend(seat, reply)
+        flight.landed = flight.recovery is None
+        return True
+
+    def _carry_on(self, seat: Seat, flight: Flight) -> None:
+        """Let a recovery go on for a while."""
+        assert flight.recovery is not None
+        try:
+            next(flight.recovery)
+        except StopIteration:
+            flight.recovery = None
+        except Exception as trouble:
+            flight.trouble, flight.landed = trouble, True
+        except BaseException:  # Ctrl-C: what is half rebuilt is rebuilt once more
+            flight.replies.clear()
+            interrupted = flight.cause or WorkerDied(
+                f"the restart of worker {seat.index} was interrupted.", worker=seat.index
+            )
+            flight.recovery = self.supervisor.recover(seat, interrupted)
+            raise
+
+    def _land(self, seat: Seat) -> Flight:
+        """Take what a worker has answered; what went wrong is kept for later."""
+        flight, seat.flight = seat.flight, None
+        assert flight is not None
+        if flight.trouble is not None:
+            self._troubles.append(flight.trouble)
+            seat.queued = []
+            flight.failed = set(seat.env_ids)
+        else:
+            seat.failures = 0
+        for reply in flight.replies:
+            self._absorb(seat, reply)
+            flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
+        if flight.sent:
+            self._record([(seat, flight)])
+            self._ready[[i for i in flight.sent if i not in flight.failed]] = True
+        given_up = [env_id for env_id in flight.failed if self._sent[env_id]]
         if given_up:
             self._sent[given_up] = self._ready[given_up] = False
             self._num_sent -= len(given_up)
-        return reply
+        return flight
 
-    # --- inside -----------------------------------------------------------------------------
+    # --- keeping the books ------------------------------------------------------------------
 
-    def _turn_slot(self, *, keep: bool = False) -> None:
-        """The next results go elsewhere, if the caller has views of the last ones.
+    def _record(self, landed: Sequence[tuple[Seat, Flight]]) -> None:
+        """Write down what environments have done, unless it failed."""
+        stepped: list[int] = []
+        objects: dict[int, Any] = {}
+        for seat, flight in landed:
+            command, failed = flight.command, flight.failed
+            if type(command) is Step:
+                ids = flight.sent or seat.env_ids
+                stepped += [i for i in ids if i not in failed] if failed else ids
+                objects.update(command.objects or {})
+            elif type(command) is Reset:
+                self._record_reset(command, failed)
+            elif type(command) is SetAttr:
+                values = {i: v for i, v in command.values.items() if i not in failed}
+                self._journal.set_attr(command.name, values)
+            elif type(command) is PlanReset:
+                self._journal.plan({i: a for i, a in command.args.items() if i not in failed})
+        if stepped:
+            everyone = len(stepped) == self.num_envs and not landed[0][1].sent
+            self._record_step(None if everyone else stepped, objects)
 
-        `keep` takes the rows along, where not all of them will be written anew.
-        """
-        if not self._exposed or self._num_sent or self.rows.shape.slots == 1:
-            return  # what is under way was told where to write
-        old, new = self._slot, (self._slot + 1) % self.rows.shape.slots
-        self._slot, self._exposed = new, False
-        if keep:
-            flags = (self.rows.rewards, self.rows.terminations, self.rows.truncations)
-            for array in flags:
-                array[new] = array[old]
-            rings = zip(self.rows.observations[old], self.rows.observations[new], strict=True)
-            for source, target in rings:
-                target[...] = source
+    def _record_reset(self, command: Reset, failed: set[int]) -> None:
+        done = [env_id for env_id in command.args if env_id not in failed]
+        if len(done) == self.num_envs:
+            self._slots.turn_all()
+        else:
+            self._slots.turn([env_id for env_id in command.slots if env_id not in failed])
+        self._journal.begin(done, command.args)
+        self._resets_next[done] = False
 
-    def _step_command(
-        self, index: int, env_ids: Sequence[int] | None, objects: dict[int, Any] | None
-    ) -> Step:
-        news = self._news[index]
-        if env_ids is None and not news and objects is None:
-            return self._steps[self._slot]
-        self._news[index] = []
-        if objects is not None:
-            objects = {i: objects[i] for i in self._blocks[index] if i in objects}
-        return Step(self._slot, env_ids is None, tuple(news), objects)
+    def _record_step(self, env_ids: Sequence[int] | None, objects: dict[int, Any]) -> None:
+        journal, rows, ids = self._journal, self.rows, slice(None) if env_ids is None else env_ids
+        if env_ids is None:
+            self._slots.turn_all()
+        else:
+            self._slots.turn(env_ids)
+        slots = self._slots.of(env_ids)
+        ended = rows.terminations[slots, ids] | rows.truncations[slots, ids]
+        if objects:
+            journal.add_objects(objects)
+        journal.add(env_ids, rows.rewards[slots, ids])
+        mode = self.plan.terms.autoreset
+        if self._any_resets_next:
+            journal.begin(_chosen(self._resets_next[ids], env_ids))
+        if mode is AutoresetMode.NEXT_STEP:
+            self._resets_next[ids] = ended
+        any_ended = bool(np.count_nonzero(ended))
+        if any_ended:
+            those = _chosen(ended, env_ids)
+            if mode is AutoresetMode.SAME_STEP:
+                journal.begin(those)
+            else:
+                journal.end(those)
+            if self.supervisor.is_watching:
+                self.supervisor.finished(those)
+        if env_ids is None:
+            self._any_resets_next = any_ended and mode is AutoresetMode.NEXT_STEP
+        else:
+            self._any_resets_next = bool(self._resets_next.any())
 
-    def _absorb(self, index: int, reply: Reply) -> None:
+    def _absorb(self, seat: Seat, reply: Reply) -> None:
         columns = self._reader.absorb(reply)
-        for news in self._news:
-            news.extend(columns)
+        if columns:
+            for other in self.seats:
+                other.news.extend(columns)
+        for env_id, state in reply.generators.items():
+            self._journal.entries[env_id].odd_generator = state
+        self._tell_notes(reply)
+        errors = [failure.as_error(seat.index, seat.worker.pid) for failure in reply.failures]
+        self._troubles += errors
+
+    def _tell_notes(self, reply: Reply) -> None:
         for key, text in reply.notes.items():
             if key not in self._noted:
                 self._noted.add(key)
                 log.warning("%s", text)
-        pid = self.workers[index].pid
-        self._troubles += [failure.as_error(index, pid) for failure in reply.failures]
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _step_command(
+        self, seat: Seat, slot: int, objects: dict[int, Any] | None, everyone: bool = True
+    ) -> Step:
+        news = seat.news
+        if everyone and not news and objects is None:
+            return self._steps[slot]
+        seat.news = []
+        if objects is not None:
+            objects = {i: objects[i] for i in seat.env_ids if i in objects}
+        return Step(slot, everyone, tuple(news), objects)
 
     def _raise_troubles(self) -> None:
         """Raise the first of what went wrong, with the others told beside it."""
@@ -493,11 +650,18 @@ class Pool:
             first.others = others
         raise first
 
-    def _by_worker(self, values: dict[int, Any]) -> dict[int, dict[int, Any]]:
+    def _by_seat(self, values: dict[int, Any]) -> list[tuple[Seat, dict[int, Any]]]:
         parts: dict[int, dict[int, Any]] = {}
         for env_id, value in values.items():
             parts.setdefault(int(self._owner[env_id]), {})[env_id] = value
-        return parts
+        return [(self.seats[index], part) for index, part in parts.items()]
+
+    def _whole_groups(self, env_ids: Sequence[int]) -> Sequence[int]:
+        """These environments, and all that are in one vector environment with any of them."""
+        if self._together == 1:
+            return env_ids
+        starts = dict.fromkeys(env_id - env_id % self._together for env_id in env_ids)
+        return [start + k for start in starts for k in range(self._together)]
 
     def _check_open(self, what: str) -> None:
         if self.closed:
@@ -520,15 +684,19 @@ class Pool:
             )
 
     def _check_together(self, env_ids: Sequence[int]) -> None:
-        starts = {env_id - env_id % self._together for env_id in env_ids}
-        expected = {start + k for start in starts for k in range(self._together)}
-        if expected != set(env_ids):
+        missing = sorted(set(self._whole_groups(env_ids)) - set(env_ids))
+        if missing:
             raise ContractError(
-                f"send: environments {_some(sorted(expected - set(env_ids)))} are in one vector "
-                "environment with others that were given, and step together with them."
+                f"send: environments {_some(missing)} are in one vector environment with others "
+                "that were given, and step together with them."
             )
 
     # --- about itself -----------------------------------------------------------------------
+
+    @property
+    def workers(self) -> list[Worker]:
+        """Those who sit here now."""
+        return [seat.worker for seat in self.seats]
 
     def local_envs(self) -> list[Any]:
         """The environments themselves, where they live in this process."""
@@ -537,7 +705,7 @@ class Pool:
     def busy_fractions(self) -> list[float]:
         """The share of its life that each worker has spent executing commands."""
         alive_ns = (time.perf_counter() - self.opened) * 1e9
-        return [worker.busy_ns() / alive_ns for worker in self.workers]
+        return [(seat.spent_ns + seat.worker.busy_ns()) / alive_ns for seat in self.seats]
 
     @property
     def closed(self) -> bool:
@@ -550,6 +718,12 @@ class Pool:
 
 
 _DEATHS = (WorkerDied, WorkerTimeout)
+
+
+def _chosen(mask: Array, env_ids: Sequence[int] | None) -> list[int]:
+    """The environments that a mask over `env_ids` (None: all) says."""
+    positions = np.flatnonzero(mask)
+    return (positions if env_ids is None else np.asarray(env_ids)[positions]).tolist()
 
 
 def _some(env_ids: Iterable[int]) -> str:

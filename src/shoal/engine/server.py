@@ -93,6 +93,10 @@ class Server:
         """Whether the end of this worker, or of the server itself, has been reported."""
         return self._listen_until(lambda: pid in self._exits, 0.0) != "waiting"
 
+    def has_ended(self) -> bool:
+        """Whether the server itself is gone."""
+        return self._listen_until(lambda: False, 0.0) == "ended"
+
     def kill(self, pid: int) -> None:
         """End a worker and its children now."""
         with contextlib.suppress(OSError):
@@ -226,9 +230,9 @@ class _Nursery:
     def _start(self, number: int) -> None:
         _, fds, _, _ = socket.recv_fds(self._socket, 1, 3)
         pipes = [os.pipe(), os.pipe()]
-        channel, memory, store = fds
+        channel, signals, store = fds
         outputs_w = (pipes[0][1], pipes[1][1])
-        outfit = Outfit(number, os.getpid(), channel, memory, store, outputs_w)
+        outfit = Outfit(number, os.getpid(), channel, signals, store, outputs_w)
         reading = [r for r, _ in pipes]
         pid = self._fork_worker(outfit, reading) if self._fork else _spawn_worker(outfit)
         for fd in (*outfit.fds, *outputs_w):

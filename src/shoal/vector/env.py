@@ -27,9 +27,9 @@ EnvIds = Iterable[int] | None
 class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
     """Many environments, stepped together or as they come. Made by `shoal.make`.
 
-    Arrays that are returned are the caller's own; with `copy=False` observations are views that
-    stay valid until the second `step` (or `reset`) after the one that returned them. `recv` always
-    copies. One thread at a time may use them.
+    Arrays that are returned are the caller's own; with `copy=False` the observations of `step` and
+    `reset` are views, and a row stays valid until its environment's second step or reset after the
+    one that returned it. `recv` always copies. One thread at a time may use them.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
         "backend": pool.backend.name,
         "reason": reason,
         "num_envs": pool.num_envs,
-        "num_workers": len(pool.workers),
+        "num_workers": len(pool.seats),
         "start_s": pool.start_s,
         "rows_bytes": pool.rows.shape.nbytes(),
         "steps": tally.steps,
@@ -245,4 +245,5 @@ def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
         "episodes": tally.num_episodes,
         "episode_returns": [episode_return for episode_return, _ in tally.episodes],
         "episode_lengths": [length for _, length in tally.episodes],
+        **pool.supervisor.describe(),
     }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the engine itself is imported on use: `import shoal` stays 
     from shoal.engine.backends import Backend, Terms
     from shoal.engine.compare import SameSpace
     from shoal.engine.pool import Pool
+    from shoal.engine.supervisor import Policy
 
 AUTORESET = {
     "next_step": AutoresetMode.NEXT_STEP,
@@ -27,6 +28,7 @@ AUTORESET = {
 }
 BACKENDS = ("auto", "serial", "thread", "process")
 START_METHODS = ("forkserver", "spawn", "fork")
+ON_FAILURE = ("restart", "replay", "raise")
 
 
 class _Default(int):
@@ -41,16 +43,34 @@ class Faults:
     """What is done about environments and workers that misbehave."""
 
     on_error: str = "raise"
-    """An environment's own exception: "raise"."""
+    """An environment's own exception: "raise" it, or "restart" the environment."""
+    max_restarts: int = 10
+    """How often in a row an environment may fail without finishing an episode."""
     start_timeout_s: float = 120.0
     """How long a worker may take to build its environments."""
+    max_worker_rss_mb: float | None = None
+    """Memory (resident, MB) above which a worker is replaced, between episodes."""
+    replay_limit_steps: int = 100_000
+    """How many steps of an episode are recorded; 0 for none. Longer ones cannot be replayed."""
     check_finite: bool = False
     """Whether NaN and Inf in observations are errors."""
 
     def __post_init__(self) -> None:
-        choose("faults.on_error", self.on_error, ("raise",))
+        choose("faults.on_error", self.on_error, ("raise", "restart"))
         if not self.start_timeout_s > 0:
             raise ConfigError(f"start_timeout_s must be above zero, got {self.start_timeout_s}.")
+        for name in ("max_restarts", "replay_limit_steps"):
+            if as_whole(f"faults.{name}", getattr(self, name)) < 0:
+                raise ConfigError(f"faults.{name} must not be negative, got {getattr(self, name)}.")
+        limit = self.max_worker_rss_mb
+        if limit is not None and not limit > 0:
+            raise ConfigError(f"faults.max_worker_rss_mb must be above zero, got {limit}.")
+
+    def policy(self, on_failure: str) -> Policy:
+        """What the engine must know of this."""
+        from shoal.engine.supervisor import Policy
+
+        return Policy(on_failure, self.on_error, self.max_restarts, self.replay_limit_steps)
 
 
 def make(
@@ -66,7 +86,7 @@ def make(
     seed: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[Wrapper] = (),
-    on_failure: str = "raise",
+    on_failure: str = "restart",
     step_timeout_s: float | None = None,
     faults: Faults | None = None,
 ) -> VectorEnv:
@@ -81,9 +101,9 @@ def make(
 
     source = resolve(env, env_kwargs, wrappers)
     count = _count_envs(source, num_envs)
-    isolated = step_timeout_s is not None or batch_size is not None
+    choose("on_failure", on_failure, ON_FAILURE)
+    isolated = step_timeout_s is not None or batch_size is not None or on_failure == "replay"
     name, reason = _choose_backend(choose("backend", backend, BACKENDS), count, isolated)
-    choose("on_failure", on_failure, ("raise",))
     faults = faults or Faults()
     _check_numbers(batch_size, step_timeout_s, name, count)
     if seed is not None:
@@ -96,7 +116,8 @@ def make(
         start_method=start_method and choose("start_method", start_method, START_METHODS),
         preload=("numpy", "gymnasium", "shoal.engine.backends.process.inside", *source.preload),
     )
-    pool = make_pool(source, name, count, num_workers, terms, copy=copy)
+    policy = faults.policy(on_failure)
+    pool = make_pool(source, name, count, num_workers, terms, copy=copy, policy=policy)
     return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)
 
 
@@ -110,10 +131,12 @@ def make_pool(
     copy: bool = True,
     strict_actions: bool = True,
     same_observation_space: SameSpace | None = None,
+    policy: Policy | None = None,
 ) -> Pool:
     """A pool on a named backend."""
     from shoal.engine.build import TooManyWorkers
     from shoal.engine.pool import Pool, PoolPlan
+    from shoal.engine.supervisor import Policy
 
     asked = num_workers is not None
     if num_workers is None:
@@ -128,7 +151,8 @@ def make_pool(
         terms=terms,
         copy=copy,
         strict_actions=strict_actions,
-        **({"same_observation_space": same_observation_space} if same_observation_space else {}),
+        policy=policy or Policy(),
+        same_observation_space=same_observation_space or operator.eq,
     )
     try:
         return Pool(plan, _backend_named(backend))
@@ -159,7 +183,8 @@ def _choose_backend(asked: str, num_envs: int, isolated: bool) -> tuple[str, str
         return asked, "as asked"
     if num_envs == 1 and not isolated:
         return "serial", "there is one environment"
-    return "process", "step_timeout_s or batch_size" if isolated else "several environments"
+    reason = "step_timeout_s, batch_size or replay" if isolated else "several environments"
+    return "process", reason
 
 
 def _count_envs(source: Resolved, num_envs: int) -> int:
@@ -204,13 +229,18 @@ def as_mode(autoreset: str | AutoresetMode) -> AutoresetMode:
 
 def as_count(name: str, value: Any) -> int:
     """A whole number of at least one."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{name} must be a whole number, got {shown(value)}.") from None
+    count = as_whole(name, value)
     if count < 1:
         raise ConfigError(f"{name} must be at least 1, got {count}.")
     return count
+
+
+def as_whole(name: str, value: Any) -> int:
+    """A whole number."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be a whole number, got {shown(value)}.") from None
 
 
 def choose(name: str, value: Any, known: Sequence[str] | Mapping[str, Any]) -> str:

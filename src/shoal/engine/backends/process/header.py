@@ -1,4 +1,4 @@
-"""The head of the shared memory: where the signals of all workers lie."""
+"""Shared memory for signals, apart from the rows: where those of all workers lie."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ _BLOCK_BYTES = 2 * SEMAPHORE_BYTES + 8 * WORDS
 
 
 class Header:
-    """The head of the shared memory: the bell, then for each worker two semaphores and words."""
+    """The bell, then for each worker two semaphores and words."""
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
+        self.capacity = (len(view) - SEMAPHORE_BYTES * 2) // _BLOCK_BYTES
+        """How many workers find room."""
 
     @staticmethod
     def nbytes(num_workers: int) -> int:
         return SEMAPHORE_BYTES * 2 + num_workers * _BLOCK_BYTES
+
+    def clear(self, worker: int) -> None:
+        """Make the place of a worker as if there had never been one."""
+        at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES
+        self._view[at : at + _BLOCK_BYTES] = bytes(_BLOCK_BYTES)
 
     def place(self, worker: int, index: int) -> memoryview:
         at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES + index * SEMAPHORE_BYTES

@@ -1,0 +1,388 @@
+"""The supervisor: what becomes of environments whose worker died or hung, or that raised.
+
+    raise      the error goes to the caller
+    restart    rebuilt; a running episode is reported as truncated at its last known observation
+    replay     rebuilt, and brought by its recorded actions to where it was, so that the step that
+               died is simply taken again; where that fails, restarted
+
+A recovery is a generator: it goes on a little whenever the pool waits for the worker concerned, so
+that nobody else has to wait for it. It ends with the interrupted command put to the new worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from shoal.engine.cells import EpisodeOver
+from shoal.engine.commands import (
+    Assignment,
+    Attach,
+    Build,
+    Built,
+    Call,
+    Command,
+    Failure,
+    Place,
+    Recovery,
+    Reply,
+    Reset,
+    Restore,
+    Step,
+)
+from shoal.engine.crew import Crew
+from shoal.engine.journal import Journal
+from shoal.engine.results import Reader
+from shoal.engine.rows import Rows
+from shoal.engine.seat import Seat
+from shoal.engine.slots import Slots
+from shoal.errors import ConfigError, EnvRaised, WorkerError, WorkerTimeout
+
+log = logging.getLogger("shoal")
+
+T = TypeVar("T")
+Recovering = Generator[None, None, T]
+
+_INCIDENTS_KEPT = 100
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is to be done when something goes wrong."""
+
+    on_failure: str = "raise"
+    """A worker died or hung: "raise", "restart" or "replay"."""
+    on_error: str = "raise"
+    """An environment raised: "raise" or "restart"."""
+    max_restarts: int = 10
+    replay_limit_steps: int = 100_000
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the last known observation must outlive a step that fails."""
+        return self.on_failure != "raise" or self.on_error != "raise"
+
+
+@dataclass(slots=True)
+class Incident:
+    """Something that went wrong, and what was done about it."""
+
+    time: float
+    kind: str
+    """"died", "hung" or "raised"."""
+    worker: int
+    env_ids: tuple[int, ...]
+    """The environments that were lost."""
+    env_id: int | None
+    """The one that was being stepped, reset or built; None if none was."""
+    phase: str
+    cause: str
+    outcome: str = "raised"
+    """"raised", "restarted" or "replayed"."""
+    took_s: float = 0.0
+    """Until its environments were back."""
+    capsule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a supervisor works with: the parts of a pool."""
+
+    crew: Crew
+    rows: Rows
+    reader: Reader
+    journal: Journal
+    slots: Slots
+    assign: Callable[[int, Sequence[int]], Assignment]
+    check: Callable[[Built], None]
+    """Raises where rebuilt environments have other spaces than the pool."""
+    loses_workers: bool
+
+
+class Supervisor:
+    """Watches over all seats of a pool."""
+
+    def __init__(self, policy: Policy, site: Site) -> None:
+        self.policy, self._site = policy, site
+        self.incidents: deque[Incident] = deque(maxlen=_INCIDENTS_KEPT)
+        self.num_incidents = self.num_restarts = self.num_replays = self.num_timeouts = 0
+        self._strikes: dict[int, int] = {}
+        """Failures of each environment since it last finished an episode."""
+        self._places: dict[int, tuple[int, int]] = {}
+        """Episode and step at which each environment failed last."""
+        self._lost: set[int] = set()
+        """Environments whose loss is still to be reported."""
+        self._has_warned = False
+
+    # --- a worker is gone -------------------------------------------------------------------
+
+    def recover(self, seat: Seat, error: WorkerError) -> Recovering[None]:
+        """Replace a worker that has died or hung, and let it carry on with its command."""
+        place = seat.worker.at()
+        incident = self._note(seat, error, place)
+        if self.policy.on_failure == "raise" or not self._site.loses_workers:
+            raise self._final(error, incident)
+        begun, first = time.perf_counter(), incident
+        while True:
+            seat.failures += 1
+            doomed = self._charge(seat, place, error, incident)
+            try:
+                yield from self._pause(seat, place)
+                yield from self._replace(seat)
+                replayed = yield from self._restore(seat, seat.env_ids, doomed)
+                break
+            except WorkerError as again:
+                error, place = again, seat.worker.at()
+                incident = self._note(seat, error, place)
+        for one in {id(first): first, id(incident): incident}.values():
+            one.outcome = "replayed" if replayed else "restarted"
+            one.took_s = time.perf_counter() - begun
+        self._reissue(seat, place, error, incident)
+
+    def _replace(self, seat: Seat) -> Recovering[None]:
+        site = self._site
+        seat.spent_ns += seat.worker.busy_ns()
+        site.crew.dismiss(seat.worker)
+        (seat.worker,) = site.crew.launch([Build(site.assign(seat.index, seat.env_ids))])
+        built = (yield from _answer(seat)).built
+        assert built is not None
+        site.check(built)
+        seat.worker.put(Attach(site.rows, site.reader.columns()))
+        seat.news.clear()
+        yield from _answer(seat)
+
+    def _reissue(self, seat: Seat, place: Place, error: WorkerError, incident: Incident) -> None:
+        """Put the command that was interrupted once more."""
+        flight = seat.flight
+        assert flight is not None
+        command = flight.command
+        if isinstance(command, Call) and place.phase == "call":
+            if flight.was_retried or self.policy.on_failure != "replay":
+                raise error  # what it returned is lost, and it may do the same again
+            flight.was_retried = True
+        flight.command = self._again(command)
+        seat.worker.put(flight.command)
+
+    def _again(self, command: Command) -> Command:
+        if isinstance(command, Step):
+            return replace(command, columns=())
+        if isinstance(command, Reset):
+            args = {i: self._site.journal.explicit(i, a) for i, a in command.args.items()}
+            return replace(command, args=args)
+        return command
+
+    # --- an environment raised --------------------------------------------------------------
+
+    def mend(self, seat: Seat, reply: Reply) -> Recovering[None] | None:
+        """How to restart the environments that raised; None where that is for the caller."""
+        if self.policy.on_error != "restart":
+            return None
+        failures = [failure for failure in reply.failures if self._is_mendable(failure)]
+        if not failures:
+            return None
+        reply.failures = [failure for failure in reply.failures if failure not in failures]
+        return self._mend(seat, failures)
+
+    def _is_mendable(self, failure: Failure) -> bool:
+        entries = self._site.journal.entries
+        return (
+            failure.phase in ("step", "reset")
+            and not isinstance(failure.error, EpisodeOver | ConfigError)
+            and all(entries[env_id].num_episodes for env_id in failure.env_ids)
+        )
+
+    def _mend(self, seat: Seat, failures: Sequence[Failure]) -> Recovering[None]:
+        begun, env_ids = time.perf_counter(), sorted({i for one in failures for i in one.env_ids})
+        incidents: list[Incident] = []
+        for failure in failures:
+            error = failure.as_error(seat.index, seat.worker.pid)
+            place = Place(failure.env_ids[0], failure.phase, failure.length)
+            incidents.append(self._note(seat, error, place, failure))
+            self._charge(seat, place, error, incidents[-1])
+        while True:
+            try:
+                yield from self._pause(seat, place)
+                seat.worker.put(Build(self._site.assign(seat.index, env_ids)))
+                built = (yield from _answer(seat)).built
+                assert built is not None
+                self._site.check(built)
+                yield from self._restore(seat, env_ids, set(env_ids))
+                break
+            except EnvRaised as again:
+                incidents.append(self._note(seat, again, place))
+                self._charge(seat, place, again, incidents[-1])
+            except WorkerError as gone:
+                assert seat.flight is not None
+                seat.flight.replies.clear()  # its mates will take this step again
+                yield from self.recover(seat, gone)
+                return
+        for incident in incidents:
+            incident.outcome, incident.took_s = "restarted", time.perf_counter() - begun
+        self._reissue_for(seat, env_ids)
+
+    def _reissue_for(self, seat: Seat, env_ids: Sequence[int]) -> None:
+        """Put the command once more, for these environments only."""
+        flight, site = seat.flight, self._site
+        assert flight is not None
+        command = flight.command
+        if isinstance(command, Reset):
+            again = self._again(Reset({i: command.args[i] for i in env_ids}, command.slots))
+            assert isinstance(again, Reset)
+            command.args.update(again.args)
+            seat.worker.put(again)
+            return
+        assert isinstance(command, Step)
+        site.rows.asked[list(seat.env_ids)] = 0
+        site.rows.asked[env_ids] = [1 + slot for slot in site.slots.next_for(env_ids)]
+        seat.worker.put(replace(command, everyone=False, columns=()))
+
+    # --- both -------------------------------------------------------------------------------
+
+    def _restore(self, seat: Seat, env_ids: Sequence[int], doomed: set[int]) -> Recovering[bool]:
+        """Bring rebuilt environments to where they were, or else let them report their loss.
+
+        Returns whether nothing was lost.
+        """
+        how: dict[int, Recovery] = {}
+        replayed: list[int] = []
+        for env_id in env_ids:
+            again = None if env_id in doomed else self._replay_of(env_id)
+            how[env_id] = again or self._restart_of(env_id)
+            if again is not None and again.num_episodes:
+                replayed.append(env_id)
+        seat.worker.put(Restore(how))
+        problems = (yield from _answer(seat)).results
+        differing = {i: problems[i] for i in replayed if problems[i]}
+        if differing:
+            self._warn(differing)
+            seat.worker.put(Restore({env_id: self._restart_of(env_id) for env_id in differing}))
+            yield from _answer(seat)
+        self.num_replays += len(replayed) - len(differing)
+        return bool(replayed) and not differing
+
+    def _replay_of(self, env_id: int) -> Recovery | None:
+        if self.policy.on_failure != "replay":
+            return None
+        site = self._site
+        return site.journal.replay(
+            env_id, site.slots.of_one(env_id), site.reader.objects_of(env_id)
+        )
+
+    def _restart_of(self, env_id: int) -> Recovery:
+        site = self._site
+        how = site.journal.restart(
+            env_id, site.slots.of_one(env_id), site.reader.objects_of(env_id)
+        )
+        self.num_restarts += 1
+        if how.is_lost:
+            self._lost.add(env_id)
+        return how
+
+    def finished(self, env_ids: Sequence[int]) -> None:
+        """Episodes have ended: their environments start with a clean sheet."""
+        for env_id in env_ids:
+            if env_id in self._lost:
+                self._lost.discard(env_id)
+            else:
+                self._strikes.pop(env_id, None)
+                self._places.pop(env_id, None)
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether anybody's episodes are being counted."""
+        return bool(self._strikes or self._lost)
+
+    def _charge(self, seat: Seat, place: Place, error: Exception, incident: Incident) -> set[int]:
+        """Count a failure; raises when there were too many. Returns whom not to replay."""
+        env_id, strikes = incident.env_id, seat.failures
+        doomed: set[int] = set()
+        if env_id is not None:
+            self._strikes[env_id] = self._strikes.get(env_id, 0) + 1
+            strikes = max(strikes, self._strikes[env_id])
+            journal = self._site.journal
+            step = place.step if place.phase == "replay" else journal.length(env_id)
+            where = (journal.entries[env_id].num_episodes, step)
+            if self._places.get(env_id) == where:
+                doomed.add(env_id)
+            self._places[env_id] = where
+        if strikes > self.policy.max_restarts:
+            who = f"env {env_id}" if env_id is not None else f"worker {seat.index}"
+            error.add_note(
+                f"{who} failed {strikes} times without a finished episode, and max_restarts is "
+                f"{self.policy.max_restarts}."
+            )
+            raise error
+        return doomed
+
+    def _pause(self, seat: Seat, place: Place) -> Recovering[None]:
+        """Longer after each failure, and not at all after the first."""
+        count = max(self._strikes.get(place.env_id, 0), seat.failures)
+        if count < 2:
+            return
+        until = time.monotonic() + min(_FIRST_PAUSE_S * 2 ** (count - 2), _LONGEST_PAUSE_S)
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, seat.patience_s))
+            yield
+
+    def _note(
+        self, seat: Seat, error: Exception, place: Place, failure: Failure | None = None
+    ) -> Incident:
+        kind = "raised" if failure is not None else "died"
+        kind = "hung" if isinstance(error, WorkerTimeout) else kind
+        incident = Incident(
+            time=time.time(),
+            kind=kind,
+            worker=seat.index,
+            env_ids=tuple(seat.env_ids) if failure is None else failure.env_ids,
+            env_id=None if place.phase in ("idle", "start") else place.env_id,
+            phase=place.phase,
+            cause=str(error),
+        )
+        self.num_incidents += 1
+        self.num_timeouts += kind == "hung"
+        self.incidents.append(incident)
+        return incident
+
+    def _final(self, error: WorkerError, incident: Incident) -> WorkerError:
+        """The error as the caller gets it, with what to do next."""
+        if self._site.loses_workers:
+            hint = "Close these environments and make new ones, or let them be rebuilt: "
+            error.args = (f"{error} {hint}on_failure='restart' or 'replay'.",)
+        return error
+
+    def _warn(self, differing: dict[int, str]) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        env_id, problem = next(iter(differing.items()))
+        log.warning(
+            "env %d could not be replayed: %s. Environments whose episodes do not follow from "
+            "their generator, options and actions alone are restarted instead.",
+            env_id,
+            problem,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The entries of `stats()`."""
+        return {
+            "restarts": self.num_restarts,
+            "replays": self.num_replays,
+            "timeouts": self.num_timeouts,
+            "num_incidents": self.num_incidents,
+            "incidents": [asdict(incident) for incident in self.incidents],
+        }
+
+
+def _answer(seat: Seat) -> Recovering[Reply]:
+    """Wait for a worker's answer to what a recovery asked of it; raises what it failed with."""
+    while not seat.worker.wait(seat.patience_s):
+        yield
+    reply = seat.worker.take() or Reply()
+    for failure in reply.failures:
+        raise failure.as_error(seat.index, seat.worker.pid)
+    return reply
