@@ -23,6 +23,8 @@ def build(assignment: Assignment, mark: memoryview) -> Cells:
     looked at. What a factory raises gets out, with the number of its environment as `env_id`.
     """
     cells: Any = []
+    if not assignment.ids():
+        return []
     try:
         mark[MARK_ENV] = assignment.ids()[0]
         first = assignment.factories[0]()

@@ -24,8 +24,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from shoal.engine import generators
 from shoal.engine.commands import Episode, Recovery, ResetArgs
 from shoal.engine.infos import InfoWriter
+from shoal.engine.retrace import difference, number, retrace
 from shoal.engine.rows import Rows
-from shoal.errors import ConfigError, ContractError, shown
+from shoal.errors import ConfigError, ContractError
 from shoal.layout import Array, Layout, Note, Writer
 from shoal.seeding import Seed
 
@@ -114,7 +115,7 @@ class Cell:
             return self._after_end(slot)
         observation, reward, terminated, truncated, info = self._step(action)
         if type(reward) is not float:
-            reward = _number(reward)
+            reward = number(reward)
         self.episode_return += reward
         self.length += 1
         if terminated is not False and terminated is not True:
@@ -207,39 +208,28 @@ class Cell:
         self.seed, self.next_reset, self.episode = how.seed, how.next_reset, how.num_episodes
         self.length, self.episode_return = how.length, how.episode_return
         if how.episode is None:
+            generators.put_back(self._holder, how.generator, how.seed)
             self.over, self.lost = how.num_episodes > 0, how.is_lost
             self.objects = {self._id: how.objects} if how.is_lost and how.objects else {}
             return ""
-        return self._replay(how.episode, how, watch)
+        return self._replay(how, how.episode, watch)
 
-    def _replay(self, episode: Episode, how: Recovery, watch: Callable[[int], None]) -> str:
+    def _replay(self, how: Recovery, episode: Episode, watch: Callable[[int], None]) -> str:
         """Take the recorded steps of an episode again; how the result differs, if it does."""
-        if episode.args.seed is None:
-            generators.put_back(self._holder, episode.generator, how.seed)
-        changes = list(episode.changes)
-        observation, _ = self.env.reset(seed=episode.args.seed, options=episode.args.options)
-        episode_return, ended = 0.0, False
-        for k, action in enumerate(episode.each_action(self._desk.rows.shape.action)):
-            watch(k)
-            while changes and changes[0][0] <= k:
-                self.set_attr(changes[0][1], {self._id: changes.pop(0)[2]})
-            if ended:
-                return f"its episode ended after {k} steps, not after {episode.length}"
-            observation, reward, terminated, truncated, _ = self.env.step(action)
-            episode_return += reward if type(reward) is float else _number(reward)
-            ended = bool(terminated) or bool(truncated)
-        for _, name, value in changes:
-            self.set_attr(name, {self._id: value})
-        self.over = ended
-        return self._difference(observation, episode_return, episode, how)
+        moments = retrace(
+            self.env,
+            episode,
+            self._desk.rows.shape.action,
+            seed=how.seed,
+            set_attr=lambda name, value: self.set_attr(name, {self._id: value}),
+            watch=watch,
+        )
+        *_, last = moments
+        self.over = last.ended
+        return difference(last, episode) or self._compare(last.observation, how)
 
-    def _difference(
-        self, observation: Any, episode_return: float, episode: Episode, how: Recovery
-    ) -> str:
-        if self.over != episode.is_over:
-            return f"its episode {'ended' if self.over else 'did not end'} this time"
-        if episode_return != episode.episode_return and episode_return == episode_return:
-            return f"its return so far is {episode_return}, not {episode.episode_return}"
+    def _compare(self, observation: Any, how: Recovery) -> str:
+        """How an observation differs from the last known one, if it does."""
         layout = self._desk.rows.shape.observation
         row = [np.zeros(leaf.shape, leaf.dtype) for leaf in layout.arrays]
         writer = Writer(layout, row, note=self._desk.note)
@@ -250,6 +240,10 @@ class Cell:
         if self._has_objects and not same(writer.objects, how.objects):
             return "its observation differs"
         return ""
+
+    def snapshot(self) -> Any:
+        """The state of the environment's generator."""
+        return generators.take(self._holder)
 
     def plan_reset(self, env_id: int, args: ResetArgs) -> None:
         """What the next automatic reset uses, once."""
@@ -498,18 +492,6 @@ def same(first: Any, other: Any) -> bool:
 def _row_writer(desk: Desk, layout: Layout, arrays: Sequence[Array], env_id: int) -> Writer:
     row = [array[env_id : env_id + 1].reshape(array.shape[1:]) for array in arrays]
     return Writer(layout, row, note=desk.note, check_finite=desk.check_finite)
-
-
-def _number(reward: Any) -> float:
-    """A reward as a float; arrays of one element are accepted, as Gymnasium's plain loop does."""
-    if isinstance(reward, np.ndarray | list | tuple) and np.size(reward) == 1:
-        reward = np.reshape(reward, ())[()]
-    try:
-        if not isinstance(reward, str | bytes | np.ndarray):
-            return float(reward)
-    except (TypeError, ValueError):
-        pass
-    raise ContractError(f"the reward is {shown(reward)}; expected one real number.")
 
 
 def _joint_seed(args: Sequence[ResetArgs | None]) -> Any:

@@ -99,6 +99,8 @@ class Recovery:
     """To be replayed, and checked against what is known; None where it is lost, or over."""
     is_lost: bool = False
     """Whether the loss of a running episode has to be reported by its next step."""
+    generator: Any = None
+    """State for its `np_random`, where it goes on between two episodes."""
     objects: tuple[Any, ...] = ()
     """Those parts of the last known observation that have no row."""
     length: int = 0
@@ -162,6 +164,20 @@ class Restore:
 
 
 @dataclass(slots=True)
+class Snapshot:
+    """Tell the state of the generators of these environments."""
+
+    env_ids: Sequence[int]
+
+
+@dataclass(slots=True)
+class Release:
+    """Close these environments and forget them."""
+
+    env_ids: Sequence[int]
+
+
+@dataclass(slots=True)
 class Step:
     """Step all environments of the share, or those marked in `rows.asked`.
 
@@ -214,7 +230,7 @@ class SetAttr:
     values: dict[int, Any]
 
 
-Command = Build | Attach | Restore | Step | Reset | PlanReset | Call | SetAttr
+Command = Build | Attach | Restore | Snapshot | Release | Step | Reset | PlanReset | Call | SetAttr
 
 
 @dataclass(slots=True)

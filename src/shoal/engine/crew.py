@@ -23,6 +23,11 @@ class Crew:
         self._workers: list[Worker] = []
         self.timeout_s = CLOSE_TIMEOUT_S
 
+    @property
+    def loses_workers(self) -> bool:
+        """Whether a worker can be lost, and replaced."""
+        return self._backend.loses_workers
+
     def launch(self, builds: Sequence[Build]) -> list[Worker]:
         """One worker per command, each at its command already."""
         before = len(self._workers)

@@ -38,7 +38,7 @@ def forget(row: memoryview) -> None:
     row[_KIND : _KIND + 1] = b"\x00"
 
 
-def state_of(row: bytes, other: Any) -> Any:
+def state_of(row: bytes | bytearray, other: Any) -> Any:
     """The state that was noted, be it in the row or beside it; None if none was."""
     kind = row[_KIND : _KIND + 1]
     if kind != _PCG64:
@@ -50,6 +50,12 @@ def state_of(row: bytes, other: Any) -> Any:
         "has_uint32": number(row[32:36], "little"),
         "uinteger": number(row[36:40], "little"),
     }
+
+
+def take(holder: Any) -> Any:
+    """The state of `holder.np_random` now; None if it has none."""
+    row = bytearray(_KIND + 8)
+    return state_of(row, note(holder, memoryview(row)))
 
 
 def put_back(holder: Any, state: Any, seed: int | None) -> None:

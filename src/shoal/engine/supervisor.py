@@ -18,9 +18,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from shoal.engine.books import Books
 from shoal.engine.cells import EpisodeOver
 from shoal.engine.commands import (
-    Assignment,
     Attach,
     Build,
     Built,
@@ -35,11 +35,8 @@ from shoal.engine.commands import (
     Step,
 )
 from shoal.engine.crew import Crew
-from shoal.engine.journal import Journal
-from shoal.engine.results import Reader
-from shoal.engine.rows import Rows
+from shoal.engine.plan import PoolPlan
 from shoal.engine.seat import Seat
-from shoal.engine.slots import Slots
 from shoal.errors import ConfigError, EnvRaised, WorkerError, WorkerTimeout
 
 log = logging.getLogger("shoal")
@@ -47,25 +44,11 @@ log = logging.getLogger("shoal")
 T = TypeVar("T")
 Recovering = Generator[None, None, T]
 
+Check = Callable[[Built], None]
+"""Raises where rebuilt environments have other spaces than their pool."""
+
 _INCIDENTS_KEPT = 100
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What is to be done when something goes wrong."""
-
-    on_failure: str = "raise"
-    """A worker died or hung: "raise", "restart" or "replay"."""
-    on_error: str = "raise"
-    """An environment raised: "raise" or "restart"."""
-    max_restarts: int = 10
-    replay_limit_steps: int = 100_000
-
-    @property
-    def keeps_last(self) -> bool:
-        """Whether the last known observation must outlive a step that fails."""
-        return self.on_failure != "raise" or self.on_error != "raise"
 
 
 @dataclass(slots=True)
@@ -89,26 +72,12 @@ class Incident:
     capsule: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What a supervisor works with: the parts of a pool."""
-
-    crew: Crew
-    rows: Rows
-    reader: Reader
-    journal: Journal
-    slots: Slots
-    assign: Callable[[int, Sequence[int]], Assignment]
-    check: Callable[[Built], None]
-    """Raises where rebuilt environments have other spaces than the pool."""
-    loses_workers: bool
-
-
 class Supervisor:
     """Watches over all seats of a pool."""
 
-    def __init__(self, policy: Policy, site: Site) -> None:
-        self.policy, self._site = policy, site
+    def __init__(self, plan: PoolPlan, crew: Crew, books: Books, check: Check) -> None:
+        self.plan, self.books = plan, books
+        self._crew, self._check = crew, check
         self.incidents: deque[Incident] = deque(maxlen=_INCIDENTS_KEPT)
         self.num_incidents = self.num_restarts = self.num_replays = self.num_timeouts = 0
         self._strikes: dict[int, int] = {}
@@ -125,7 +94,7 @@ class Supervisor:
         """Replace a worker that has died or hung, and let it carry on with its command."""
         place = seat.worker.at()
         incident = self._note(seat, error, place)
-        if self.policy.on_failure == "raise" or not self._site.loses_workers:
+        if self.plan.policy.on_failure == "raise" or not self._crew.loses_workers:
             raise self._final(error, incident)
         begun, first = time.perf_counter(), incident
         while True:
@@ -145,14 +114,13 @@ class Supervisor:
         self._reissue(seat, place, error, incident)
 
     def _replace(self, seat: Seat) -> Recovering[None]:
-        site = self._site
         seat.spent_ns += seat.worker.busy_ns()
-        site.crew.dismiss(seat.worker)
-        (seat.worker,) = site.crew.launch([Build(site.assign(seat.index, seat.env_ids))])
+        self._crew.dismiss(seat.worker)
+        (seat.worker,) = self._crew.launch([Build(self.plan.assign(seat.index, seat.env_ids))])
         built = (yield from _answer(seat)).built
-        assert built is not None
-        site.check(built)
-        seat.worker.put(Attach(site.rows, site.reader.columns()))
+        if built is not None:
+            self._check(built)
+        seat.worker.put(Attach(self.books.rows, self.books.reader.columns()))
         seat.news.clear()
         yield from _answer(seat)
 
@@ -162,7 +130,7 @@ class Supervisor:
         assert flight is not None
         command = flight.command
         if isinstance(command, Call) and place.phase == "call":
-            if flight.was_retried or self.policy.on_failure != "replay":
+            if flight.was_retried or self.plan.policy.on_failure != "replay":
                 raise error  # what it returned is lost, and it may do the same again
             flight.was_retried = True
         flight.command = self._again(command)
@@ -172,7 +140,7 @@ class Supervisor:
         if isinstance(command, Step):
             return replace(command, columns=())
         if isinstance(command, Reset):
-            args = {i: self._site.journal.explicit(i, a) for i, a in command.args.items()}
+            args = {i: self.books.journal.explicit(i, a) for i, a in command.args.items()}
             return replace(command, args=args)
         return command
 
@@ -180,7 +148,7 @@ class Supervisor:
 
     def mend(self, seat: Seat, reply: Reply) -> Recovering[None] | None:
         """How to restart the environments that raised; None where that is for the caller."""
-        if self.policy.on_error != "restart":
+        if self.plan.policy.on_error != "restart":
             return None
         failures = [failure for failure in reply.failures if self._is_mendable(failure)]
         if not failures:
@@ -189,7 +157,7 @@ class Supervisor:
         return self._mend(seat, failures)
 
     def _is_mendable(self, failure: Failure) -> bool:
-        entries = self._site.journal.entries
+        entries = self.books.journal.entries
         return (
             failure.phase in ("step", "reset")
             and not isinstance(failure.error, EpisodeOver | ConfigError)
@@ -207,10 +175,10 @@ class Supervisor:
         while True:
             try:
                 yield from self._pause(seat, place)
-                seat.worker.put(Build(self._site.assign(seat.index, env_ids)))
+                seat.worker.put(Build(self.plan.assign(seat.index, env_ids)))
                 built = (yield from _answer(seat)).built
                 assert built is not None
-                self._site.check(built)
+                self._check(built)
                 yield from self._restore(seat, env_ids, set(env_ids))
                 break
             except EnvRaised as again:
@@ -227,7 +195,7 @@ class Supervisor:
 
     def _reissue_for(self, seat: Seat, env_ids: Sequence[int]) -> None:
         """Put the command once more, for these environments only."""
-        flight, site = seat.flight, self._site
+        flight, books = seat.flight, self.books
         assert flight is not None
         command = flight.command
         if isinstance(command, Reset):
@@ -237,8 +205,8 @@ class Supervisor:
             seat.worker.put(again)
             return
         assert isinstance(command, Step)
-        site.rows.asked[list(seat.env_ids)] = 0
-        site.rows.asked[env_ids] = [1 + slot for slot in site.slots.next_for(env_ids)]
+        books.rows.asked[list(seat.env_ids)] = 0
+        books.rows.asked[env_ids] = [1 + slot for slot in books.slots.next_for(env_ids)]
         seat.worker.put(replace(command, everyone=False, columns=()))
 
     # --- both -------------------------------------------------------------------------------
@@ -250,8 +218,9 @@ class Supervisor:
         """
         how: dict[int, Recovery] = {}
         replayed: list[int] = []
+        replays = self.plan.policy.on_failure == "replay"
         for env_id in env_ids:
-            again = None if env_id in doomed else self._replay_of(env_id)
+            again = self.books.replay_of(env_id) if replays and env_id not in doomed else None
             how[env_id] = again or self._restart_of(env_id)
             if again is not None and again.num_episodes:
                 replayed.append(env_id)
@@ -265,19 +234,8 @@ class Supervisor:
         self.num_replays += len(replayed) - len(differing)
         return bool(replayed) and not differing
 
-    def _replay_of(self, env_id: int) -> Recovery | None:
-        if self.policy.on_failure != "replay":
-            return None
-        site = self._site
-        return site.journal.replay(
-            env_id, site.slots.of_one(env_id), site.reader.objects_of(env_id)
-        )
-
     def _restart_of(self, env_id: int) -> Recovery:
-        site = self._site
-        how = site.journal.restart(
-            env_id, site.slots.of_one(env_id), site.reader.objects_of(env_id)
-        )
+        how = self.books.restart_of(env_id)
         self.num_restarts += 1
         if how.is_lost:
             self._lost.add(env_id)
@@ -285,17 +243,14 @@ class Supervisor:
 
     def finished(self, env_ids: Sequence[int]) -> None:
         """Episodes have ended: their environments start with a clean sheet."""
+        if not self._strikes and not self._lost:
+            return
         for env_id in env_ids:
             if env_id in self._lost:
                 self._lost.discard(env_id)
             else:
                 self._strikes.pop(env_id, None)
                 self._places.pop(env_id, None)
-
-    @property
-    def is_watching(self) -> bool:
-        """Whether anybody's episodes are being counted."""
-        return bool(self._strikes or self._lost)
 
     def _charge(self, seat: Seat, place: Place, error: Exception, incident: Incident) -> set[int]:
         """Count a failure; raises when there were too many. Returns whom not to replay."""
@@ -304,17 +259,17 @@ class Supervisor:
         if env_id is not None:
             self._strikes[env_id] = self._strikes.get(env_id, 0) + 1
             strikes = max(strikes, self._strikes[env_id])
-            journal = self._site.journal
+            journal = self.books.journal
             step = place.step if place.phase == "replay" else journal.length(env_id)
             where = (journal.entries[env_id].num_episodes, step)
             if self._places.get(env_id) == where:
                 doomed.add(env_id)
             self._places[env_id] = where
-        if strikes > self.policy.max_restarts:
+        if strikes > self.plan.policy.max_restarts:
             who = f"env {env_id}" if env_id is not None else f"worker {seat.index}"
             error.add_note(
                 f"{who} failed {strikes} times without a finished episode, and max_restarts is "
-                f"{self.policy.max_restarts}."
+                f"{self.plan.policy.max_restarts}."
             )
             raise error
         return doomed
@@ -350,7 +305,7 @@ class Supervisor:
 
     def _final(self, error: WorkerError, incident: Incident) -> WorkerError:
         """The error as the caller gets it, with what to do next."""
-        if self._site.loses_workers:
+        if self._crew.loses_workers:
             hint = "Close these environments and make new ones, or let them be rebuilt: "
             error.args = (f"{error} {hint}on_failure='restart' or 'replay'.",)
         return error

@@ -36,10 +36,12 @@ from shoal.engine.commands import (
     Command,
     Failure,
     PlanReset,
+    Release,
     Reply,
     Reset,
     Restore,
     SetAttr,
+    Snapshot,
     Step,
     failure_of,
     private_mark,
@@ -100,9 +102,8 @@ class Share:
         for cell in cells:
             self._cell_of.update(dict.fromkeys(cell.env_ids, cell))
         self._arrange()
-        self.reply.built = describe(cells)
+        self.reply.built = describe(cells) if cells else None
         if self._rows is not None:
-            self._infos.env_ids = self._all
             for cell in cells:
                 cell.attach(self._desk)
 
@@ -115,9 +116,11 @@ class Share:
         self.env_ids = sorted(self._cell_of)
         self.cells = list(dict.fromkeys(self._cell_of[env_id] for env_id in self.env_ids))
         self._ids = np.array(self.env_ids, dtype=np.int64)
-        first, last = self.env_ids[0], self.env_ids[-1]
+        first, last = (self.env_ids[0], self.env_ids[-1]) if self.env_ids else (0, -1)
         is_block = last - first + 1 == len(self.env_ids)
         self._all: Any = slice(first, last + 1) if is_block else self._ids
+        if self._rows is not None:
+            self._infos.env_ids = self._all
 
     def attach(self, command: Attach) -> None:
         """Give every cell its row. From here on environments can be stepped."""
@@ -150,6 +153,19 @@ class Share:
             except self._catch as error:
                 problem = f"{type(error).__name__} was raised: {error}"
             self.reply.results[env_id] = problem
+
+    def snapshot(self, command: Snapshot) -> None:
+        for env_id in command.env_ids:
+            self.reply.results[env_id] = self._cell_of[env_id].snapshot()
+
+    def release(self, command: Release) -> None:
+        """Let go of environments; of those that are here, at least."""
+        for cell in dict.fromkeys(self._cell_of.get(env_id) for env_id in command.env_ids):
+            if cell is not None:
+                self._guarded(cell, "close", cell.env.close)
+                for env_id in cell.env_ids:
+                    del self._cell_of[env_id]
+        self._arrange()
 
     def _watch(self, step: int) -> None:
         self.mark[MARK_STEP], self.mark[MARK_SINCE_NS] = step, time.monotonic_ns()
@@ -341,6 +357,8 @@ _EXECUTE: dict[type, tuple[int, Callable[[Share, Any], None]]] = {
     Build: (PHASES.index("construct"), Share.build),
     Attach: (PHASES.index("start"), Share.attach),
     Restore: (PHASES.index("replay"), Share.restore),
+    Snapshot: (PHASES.index("call"), Share.snapshot),
+    Release: (PHASES.index("close"), Share.release),
     Step: (PHASES.index("step"), Share.step),
     Reset: (PHASES.index("reset"), Share.reset),
     PlanReset: (PHASES.index("set_next_reset"), Share.plan_reset),

@@ -230,14 +230,14 @@ def check_reset_mask(mask: Any, num_envs: int) -> Array:
 
 def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
     """The entries of `stats()`."""
-    alive_s, tally = time.perf_counter() - pool.opened, pool.tally
+    alive_s, tally = time.perf_counter() - pool.opened, pool.books.reader.tally
     return {
         "backend": pool.backend.name,
         "reason": reason,
         "num_envs": pool.num_envs,
         "num_workers": len(pool.seats),
         "start_s": pool.start_s,
-        "rows_bytes": pool.rows.shape.nbytes(),
+        "rows_bytes": pool.books.rows.shape.nbytes(),
         "steps": tally.steps,
         "steps_per_s": tally.steps / alive_s,
         "wait_s": pool.wait_s,

@@ -18,8 +18,8 @@ from shoal.vector.source import Resolved, Source, Wrapper, resolve
 if TYPE_CHECKING:  # the engine itself is imported on use: `import shoal` stays light
     from shoal.engine.backends import Backend, Terms
     from shoal.engine.compare import SameSpace
+    from shoal.engine.plan import Policy
     from shoal.engine.pool import Pool
-    from shoal.engine.supervisor import Policy
 
 AUTORESET = {
     "next_step": AutoresetMode.NEXT_STEP,
@@ -68,9 +68,15 @@ class Faults:
 
     def policy(self, on_failure: str) -> Policy:
         """What the engine must know of this."""
-        from shoal.engine.supervisor import Policy
+        from shoal.engine.plan import Policy
 
-        return Policy(on_failure, self.on_error, self.max_restarts, self.replay_limit_steps)
+        return Policy(
+            on_failure,
+            self.on_error,
+            self.max_restarts,
+            self.replay_limit_steps,
+            self.max_worker_rss_mb,
+        )
 
 
 def make(
@@ -135,8 +141,8 @@ def make_pool(
 ) -> Pool:
     """A pool on a named backend."""
     from shoal.engine.build import TooManyWorkers
-    from shoal.engine.pool import Pool, PoolPlan
-    from shoal.engine.supervisor import Policy
+    from shoal.engine.plan import Policy, PoolPlan
+    from shoal.engine.pool import Pool
 
     asked = num_workers is not None
     if num_workers is None:
