@@ -36,6 +36,19 @@ class Books:
         """Whose next step resets, whatever its action."""
         self._any_resets_next = False
 
+    def resized(self, plan: PoolPlan, rows: Rows) -> Books:
+        """The same books for another number of environments."""
+        self.slots.together()
+        books = Books(plan, rows)
+        count = min(self.num_envs, plan.num_envs)
+        rows.take_over(self.rows, count)
+        books.reader.take_over(self.reader, count)
+        books.slots.common = self.slots.common
+        books.journal.take_over(self.journal, count)
+        books.resets_next[:count] = self.resets_next[:count]
+        books._any_resets_next = bool(books.resets_next.any())
+        return books
+
     def record(
         self, landed: Sequence[tuple[Seat, Flight]], on_ends: Callable[[Sequence[int]], None]
     ) -> None:
@@ -113,10 +126,20 @@ class Books:
             env_id, self.slots.of_one(env_id), self.reader.objects_of(env_id)
         )
 
+    def standing_of(self, env_id: int) -> Recovery:
+        """How an environment that is between two episodes goes on elsewhere."""
+        return self.journal.standing(
+            env_id, self.slots.of_one(env_id), self.reader.objects_of(env_id)
+        )
+
+    def is_over(self, env_id: int) -> bool:
+        """Whether no episode is running."""
+        entry = self.journal.entries[env_id]
+        return entry.is_over or not entry.num_episodes
+
     def is_between_episodes(self, env_id: int) -> bool:
         """Whether nothing would be lost if this environment were another one from here on."""
-        entry = self.journal.entries[env_id]
-        return entry.is_over or not entry.num_episodes or not self.journal.length(env_id)
+        return self.is_over(env_id) or not self.journal.length(env_id)
 
 
 def _chosen(mask: Array, env_ids: Sequence[int] | None) -> list[int]:

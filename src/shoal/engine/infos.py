@@ -99,6 +99,10 @@ class InfoWriter:
         # Another worker, whose rows these were, may have left something.
         self.env_ids, self._dirty = env_ids, True
 
+    def take_over(self, env_ids: Any) -> None:
+        """From here on these are this worker's, and what others have left of their infos."""
+        self.env_ids, self._dirty = env_ids, True
+
     def clear(self, env_ids: Sequence[int] | None = None) -> None:
         """Forget the infos of the step before (of these environments, or of all)."""
         if not self._dirty:

@@ -67,6 +67,20 @@ class Journal:
     def _ring_for(self, array: Array) -> Array:
         return np.empty((self._capacity, *array.shape), array.dtype)
 
+    def take_over(self, other: Journal, count: int) -> None:
+        """Go on where a journal of other rows was, for its first environments."""
+        self.entries[:count] = other.entries[:count]
+        self._capacity, self._time = other._capacity, other._time
+        self._times = np.full(len(self.entries), other._time)
+        self._times[:count] = other._all_times()[:count]
+        self._starts[:] = self._times
+        self._starts[:count] = other._starts[:count]
+        self._is_whole[:count] = other._is_whole[:count]
+        self._returns[:count] = other._returns[:count]
+        self._rings = [self._ring_for(array) for array in self._rows.actions]
+        for mine, theirs in zip(self._rings, other._rings, strict=True):
+            mine[:, :count] = theirs[:, :count]
+
     # --- recording --------------------------------------------------------------------------
 
     def add(self, env_ids: Sequence[int] | None, rewards: Array) -> None:
@@ -205,7 +219,7 @@ class Journal:
         episode = self.episode(env_id)
         if episode is None and self.entries[env_id].num_episodes:
             return None
-        recovery = self._recovery(env_id, slot, objects)
+        recovery = self.standing(env_id, slot, objects)
         return replace(recovery, attributes=dict(self.entries[env_id].attributes), episode=episode)
 
     def restart(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery:
@@ -213,10 +227,11 @@ class Journal:
         entry = self.entries[env_id]
         entry.num_restarts += 1
         entry.is_fresh = True
-        recovery = self._recovery(env_id, slot, objects)
+        recovery = self.standing(env_id, slot, objects)
         return replace(recovery, is_lost=entry.num_episodes > 0 and not entry.is_over)
 
-    def _recovery(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery:
+    def standing(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery:
+        """What an environment keeps from one episode to the next."""
         entry = self.entries[env_id]
         return Recovery(
             slot=slot,

@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from shoal.engine import moves
 from shoal.engine.backends import Backend, Terms, Worker
 from shoal.engine.batch import Batch
 from shoal.engine.books import Books
@@ -39,6 +40,7 @@ from shoal.engine.commands import (
 from shoal.engine.compare import check_spaces
 from shoal.engine.crew import CLOSE_TIMEOUT_S, Crew
 from shoal.engine.plan import PoolPlan
+from shoal.engine.resize import resize
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.supervisor import Supervisor
@@ -166,6 +168,8 @@ class Pool:
         self._troubles: list[Exception] = []
         self._busy = threading.Lock()
         self._noted: set[str] = set()
+        self.wishes: dict[int, Seat] = {}
+        """Where environments are to move, between two of their episodes."""
 
     # --- all together: start, finish, read --------------------------------------------------
 
@@ -182,7 +186,8 @@ class Pool:
         self._settle()
         objects = self.books.actions.write(None, actions, self.books.resets_next)
         slot = self.books.slots.next_for_all()
-        self._start([(seat, self._step_command(seat, slot, objects)) for seat in self.seats])
+        at_work = [seat for seat in self.seats if seat.env_ids]
+        self._start([(seat, self._step_command(seat, slot, objects)) for seat in at_work])
 
     def step_results(self, env_ids: Sequence[int] | None = None) -> Batch:
         """What the step that was finished last has come to."""
@@ -294,6 +299,15 @@ class Pool:
         if self._troubles:
             self.books.reader.forget()
             self._raise_troubles()
+        if self.wishes:
+            moves.carry_out(self, list(self.wishes))
+        return results
+
+    def ask(self, seat: Seat, command: Command) -> dict[int, Any]:
+        """Have one worker do something, now; its results, or what went wrong raised."""
+        self._start([(seat, command)])
+        results = self._finish()
+        self._raise_troubles()
         return results
 
     def _settle(self) -> None:
@@ -365,9 +379,11 @@ class Pool:
 
     def _await_ready(self, min_envs: int, deadline: float | None) -> None:
         while True:
-            for seat in self.seats:
+            for seat in list(self.seats):
                 if seat.flight is not None and self._traffic.has_answered(seat, 0.0):
                     self._land(seat)
+                    if self.wishes and not self._troubles:
+                        self._move_from(seat)
                     self._dispatch(seat)
             self._raise_troubles()
             if (ready := int(self._ready.sum())) >= min_envs:
@@ -379,6 +395,13 @@ class Pool:
                     "Nothing is lost: call recv again."
                 )
             self.backend.listen(left, self._any_answered)
+
+    def _move_from(self, seat: Seat) -> None:
+        """Let environments of an idle worker change seats; what waited for them goes along."""
+        moves.carry_out(self, [i for i in seat.env_ids if i in self.wishes])
+        for other in self.seats:
+            if other.flight is None:
+                self._dispatch(other)
 
     def _any_answered(self) -> bool:
         flying = [seat for seat in self.seats if seat.flight is not None]
@@ -505,6 +528,39 @@ class Pool:
                 f"send: environments {_some(missing)} are in one vector environment with others "
                 "that were given, and step together with them."
             )
+
+    # --- another size -----------------------------------------------------------------------
+
+    @exclusive
+    def resize(self, num_envs: int, num_workers: int) -> None:
+        """Have so many environments and workers; new environments are still to be reset."""
+        self._check_idle(None, "resize")
+        self._settle()
+        resize(self, num_envs, num_workers)
+
+    def adopt(self, books: Books) -> None:
+        """Go on with these books, which are for another number of environments."""
+        self.books = self.supervisor.books = books
+        self.num_envs = books.num_envs
+        self._sent = np.zeros(self.num_envs, dtype=np.bool_)
+        self._ready = np.zeros(self.num_envs, dtype=np.bool_)
+
+    def add_seat(self) -> Seat:
+        """One more worker, without environments for now."""
+        taken = {seat.index for seat in self.seats}
+        index = next(k for k in range(len(taken) + 1) if k not in taken)
+        (worker,) = self._crew.launch([Build(self.plan.assign(index, ()))])
+        seat = Seat(index, worker, ())
+        self.seats.append(seat)
+        self._first_answer(seat)
+        worker.put(Attach(self.books.rows, self.books.reader.columns()))
+        self._first_answer(seat)
+        return seat
+
+    def remove(self, seat: Seat) -> None:
+        """Let a worker go that has no environments any more."""
+        self.seats.remove(seat)
+        self._crew.dismiss(seat.worker, CLOSE_TIMEOUT_S)
 
     # --- about itself -----------------------------------------------------------------------
 

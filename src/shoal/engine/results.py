@@ -58,6 +58,13 @@ class Reader:
         """The info columns that there are, in the order in which they were made."""
         return [column.spec for column in self._infos.columns.all]
 
+    def take_over(self, other: Reader, count: int) -> None:
+        """Go on where a reader of other rows was, for its first environments."""
+        self.tally = other.tally
+        for spec in other.columns():
+            self._infos.columns.add(spec)
+        self._objects = {i: parts for i, parts in other._objects.items() if i < count}
+
     def forget(self) -> None:
         """Drop what came beside the rows of a step that will not be handed out."""
         self._odd.clear()

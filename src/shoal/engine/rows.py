@@ -83,6 +83,20 @@ class Rows:
         """The state of each environment's generator before its latest reset."""
         self.info_present, self.info_bytes = next(carved), next(carved)
 
+    def take_over(self, other: Rows, count: int) -> None:
+        """Copy the first rows of others (infos aside), whose number differs."""
+        for mine, theirs in zip(self._ringed(), other._ringed(), strict=True):
+            mine[:, :count] = theirs[:, :count]
+        for mine, theirs in zip(self._single(), other._single(), strict=True):
+            mine[:count] = theirs[:count]
+
+    def _ringed(self) -> list[Array]:
+        return [*self.rings, self.rewards, self.terminations, self.truncations]
+
+    def _single(self) -> list[Array]:
+        ends = [self.episode_returns, self.episode_lengths, self.generators]
+        return [*self.finals, *self.actions, *ends]
+
 
 def carve(
     entries: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], buffer: memoryview | None

@@ -31,7 +31,7 @@ class Flight:
     """The environments for which it came to nothing."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Seat:
     """A place for a worker: who sits there, which environments are its, what it is at."""
 
@@ -47,5 +47,7 @@ class Seat:
     """How often it had to be replaced since it last answered."""
     spent_ns: int = 0
     """How long those who sat here before were executing commands."""
+    is_leaving: bool = False
+    """Whether it is given up as soon as its last environment has moved away."""
     patience_s: float = 0.0
     """How long a recovery may wait before it gives the word back."""

@@ -120,7 +120,7 @@ class Share:
         is_block = last - first + 1 == len(self.env_ids)
         self._all: Any = slice(first, last + 1) if is_block else self._ids
         if self._rows is not None:
-            self._infos.env_ids = self._all
+            self._infos.take_over(self._all)
 
     def attach(self, command: Attach) -> None:
         """Give every cell its row. From here on environments can be stepped."""

@@ -30,8 +30,9 @@ from shoal.engine.pool import Pool
 from shoal.errors import ConfigError, EnvRaised, RemoteTraceback
 from shoal.layout import Array, Layout
 from shoal.seeding import seeds_of
+from shoal.vector.checks import choose
 from shoal.vector.env import VectorEnv
-from shoal.vector.make import BACKENDS, choose, make_pool
+from shoal.vector.make import BACKENDS, make_pool
 from shoal.vector.source import resolve
 
 ObservationMode = str | tuple[Space[Any], Space[Any]]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.vector import AutoresetMode
 
 from shoal.engine.machine import usable_cores
-from shoal.errors import ConfigError, shown, suggest
+from shoal.errors import ConfigError
 from shoal.seeding import seeds_of
+from shoal.vector.checks import as_count, as_whole, choose
 from shoal.vector.env import VectorEnv
 from shoal.vector.source import Resolved, Source, Wrapper, resolve
 
@@ -231,26 +232,3 @@ def as_mode(autoreset: str | AutoresetMode) -> AutoresetMode:
     if autoreset in by_value:
         return by_value[autoreset]
     return AUTORESET[choose("autoreset", autoreset, AUTORESET)]
-
-
-def as_count(name: str, value: Any) -> int:
-    """A whole number of at least one."""
-    count = as_whole(name, value)
-    if count < 1:
-        raise ConfigError(f"{name} must be at least 1, got {count}.")
-    return count
-
-
-def as_whole(name: str, value: Any) -> int:
-    """A whole number."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{name} must be a whole number, got {shown(value)}.") from None
-
-
-def choose(name: str, value: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """`value`, if it is one of those known."""
-    if value not in known:
-        raise ConfigError(f"{name} is {shown(value)}. {suggest(value, known)}")
-    return str(value)
