@@ -126,6 +126,16 @@ class Books:
             env_id, self.slots.of_one(env_id), self.reader.objects_of(env_id)
         )
 
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """Other environments are now where this one is."""
+        if not into_ids:
+            return
+        self.slots.turn(into_ids)
+        self.journal.branch(env_id, into_ids)
+        self.reader.branch(env_id, into_ids)
+        self.resets_next[into_ids] = self.resets_next[env_id]
+        self._any_resets_next = bool(self.resets_next.any())
+
     def standing_of(self, env_id: int) -> Recovery:
         """How an environment that is between two episodes goes on elsewhere."""
         return self.journal.standing(

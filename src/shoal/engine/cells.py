@@ -331,9 +331,8 @@ class BatchedCell:
         observations, infos = self.env.reset(seed=_joint_seed(args), options=options)
         self._over[mask], self._returns[mask], self._lengths[mask] = False, 0.0, 0
         self.episode += 1
-        if self._desk.rows.shape.slots > 1:
-            for k in np.flatnonzero(~mask):
-                self._desk.carry_over(self.env_ids[k], slot)
+        for k in np.flatnonzero(~mask) if self._desk.rows.shape.slots > 1 else ():
+            self._desk.carry_over(self.env_ids[k], slot)
         self._report(slot, observations, infos, np.flatnonzero(mask))
 
     def restore(self, how: Recovery, watch: Callable[[int], None]) -> str:

@@ -147,6 +147,27 @@ class Journal:
         for env_id, one in args.items():
             self.entries[env_id].planned = one
 
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """Other environments have taken the steps of this one's episode."""
+        origin = self.entries[env_id]
+        for target in into_ids:
+            entry = self.entries[target]
+            self.entries[target] = replace(
+                origin,
+                planned=entry.planned,
+                seed=entry.seed,
+                num_episodes=entry.num_episodes + 1,
+                num_restarts=entry.num_restarts,
+                attributes=entry.attributes | origin.attributes,
+                changes=list(origin.changes),
+                objects=dict(origin.objects),
+            )
+            for ring in self._rings:
+                ring[:, target] = ring[:, env_id]
+            for array in (self._starts, self._is_whole, self._returns, self._times):
+                if array is not None:
+                    array[target] = array[env_id]
+
     def explicit(self, env_id: int, args: ResetArgs) -> ResetArgs:
         """What an explicit reset comes to: a restarted environment gets a seed of its own."""
         entry = self.entries[env_id]

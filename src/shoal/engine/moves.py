@@ -8,7 +8,6 @@ which it comes out differently stays where it is.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,8 +18,6 @@ from shoal.errors import ShoalError
 
 if TYPE_CHECKING:
     from shoal.engine.pool import Pool
-
-log = logging.getLogger("shoal")
 
 
 def carry_out(pool: Pool, env_ids: Iterable[int]) -> None:
@@ -37,12 +34,29 @@ def carry_out(pool: Pool, env_ids: Iterable[int]) -> None:
         _move(pool, source, target, ids)
 
 
+def set_apart(pool: Pool, slow: set[int]) -> None:
+    """Let environments that keep others waiting have a worker of their own.
+
+    There are at most as many such workers as there were to begin with; then slow ones share.
+    """
+    for env_id in slow - pool.wishes.keys() - pool.settled:
+        if all(mate in slow for mate in pool.owner[env_id].env_ids):
+            continue  # with its like, or alone
+        apart = [seat for seat in pool.seats if seat.env_ids and slow.issuperset(seat.env_ids)]
+        if len(pool.seats) < 2 * pool.plan.num_workers:
+            pool.wishes[env_id] = pool.add_seat()
+        elif apart:
+            pool.wishes[env_id] = min(apart, key=lambda seat: len(seat.env_ids))
+
+
 def _move(pool: Pool, source: Seat, target: Seat, env_ids: Sequence[int]) -> None:
     how = _recoveries(pool, source, env_ids)
+    if not how:
+        return
     try:
         pool.ask(target, Build(pool.plan.assign(target.index, list(how))))
     except ShoalError as problem:
-        return _stay(pool, env_ids, str(problem))
+        return _stay(pool, list(how), str(problem))
     target.env_ids = sorted([*target.env_ids, *how])
     problems = pool.ask(target, Restore(how))
     staying = [env_id for env_id in how if problems[env_id]]
@@ -55,7 +69,8 @@ def _move(pool: Pool, source: Seat, target: Seat, env_ids: Sequence[int]) -> Non
         pool.owner[env_id] = target
     target.queued += [env_id for env_id in source.queued if env_id in moved]
     source.queued = [env_id for env_id in source.queued if env_id not in moved]
-    _give_up(pool, source, moved)
+    if moved:
+        _give_up(pool, source, moved)
     if source.is_leaving and not source.env_ids:
         pool.remove(source)
 
@@ -84,4 +99,5 @@ def _give_up(pool: Pool, seat: Seat, env_ids: Sequence[int]) -> None:
 def _stay(pool: Pool, env_ids: Sequence[int], why: str) -> None:
     for env_id in env_ids:
         del pool.wishes[env_id]
-    log.warning("env %d stays with its worker, though it should have moved: %s", env_ids[0], why)
+        pool.settled.add(env_id)
+    pool.note("stays", f"env {env_ids[0]} cannot move to another worker: {why}.")

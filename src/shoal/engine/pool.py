@@ -24,6 +24,7 @@ from shoal.engine import moves
 from shoal.engine.backends import Backend, Terms, Worker
 from shoal.engine.batch import Batch
 from shoal.engine.books import Books
+from shoal.engine.branch import branch
 from shoal.engine.commands import (
     Attach,
     Build,
@@ -39,7 +40,9 @@ from shoal.engine.commands import (
 )
 from shoal.engine.compare import check_spaces
 from shoal.engine.crew import CLOSE_TIMEOUT_S, Crew
+from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
+from shoal.engine.recycle import recycle
 from shoal.engine.resize import resize
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.seat import Flight, Seat
@@ -84,6 +87,7 @@ class Pool:
     def __init__(self, plan: PoolPlan, make_backend: Callable[[Terms], Backend]) -> None:
         begun = time.perf_counter()
         self.plan, self.num_envs, self._pid = plan, plan.num_envs, os.getpid()
+        self._noted: set[str] = set()
         self.backend = make_backend(plan.terms)
         crew = Crew(self.backend)
         self._crew, self._finalizer = crew, weakref.finalize(self, crew.close)
@@ -142,17 +146,12 @@ class Pool:
         return self.backend.make_rows(
             RowShape(
                 num_envs=num_envs,
-                slots=2 if self._needs_two_slots() else 1,
+                slots=2,
                 observation=Layout(self.single_observation_space),
                 action=Layout(self.single_action_space),
                 keeps_finals=self.plan.terms.autoreset is AutoresetMode.SAME_STEP,
             )
         )
-
-    def _needs_two_slots(self) -> bool:
-        policy = self.plan.policy
-        may_lose = policy.on_failure != "raise" and self.backend.loses_workers
-        return not self.plan.copy or may_lose or policy.on_error != "raise"
 
     def _prepare(self, rows: Rows) -> None:
         self.books = Books(self.plan, rows)
@@ -165,11 +164,13 @@ class Pool:
         self._sent = np.zeros(self.num_envs, dtype=np.bool_)
         self._ready = np.zeros(self.num_envs, dtype=np.bool_)
         self._num_sent = 0
+        self._pace = Pace(self.num_envs)
         self._troubles: list[Exception] = []
         self._busy = threading.Lock()
-        self._noted: set[str] = set()
         self.wishes: dict[int, Seat] = {}
         """Where environments are to move, between two of their episodes."""
+        self.settled: set[int] = set()
+        """Environments that cannot move."""
 
     # --- all together: start, finish, read --------------------------------------------------
 
@@ -216,7 +217,7 @@ class Pool:
         self._start(
             [
                 (seat, Reset(part, {i: slots[i] for i in seat.env_ids if i in slots}))
-                for seat, part in self._by_seat(args)
+                for seat, part in self.by_seat(args)
             ]
         )
 
@@ -238,7 +239,7 @@ class Pool:
         """What the next automatic reset of these environments uses, once."""
         self._check_idle(list(plan), "set_next_reset")
         args = {i: ResetArgs(*how) for i, how in plan.items()}
-        self._start([(seat, PlanReset(part)) for seat, part in self._by_seat(args)])
+        self._start([(seat, PlanReset(part)) for seat, part in self.by_seat(args)])
         self.finish()
 
     @exclusive
@@ -255,14 +256,14 @@ class Pool:
     ) -> None:
         """Begin a call; `finish` gives its results by env id."""
         self._check_idle(env_ids, name)
-        parts = self._by_seat(dict.fromkeys(env_ids))
+        parts = self.by_seat(dict.fromkeys(env_ids))
         self._start([(seat, Call(name, args, kwargs, list(part))) for seat, part in parts])
 
     @exclusive
     def set_attr(self, name: str, values: dict[int, Any]) -> None:
         """Set an attribute of environments, each to its own value."""
         self._check_idle(list(values), "set_attr")
-        self._start([(seat, SetAttr(name, part)) for seat, part in self._by_seat(values)])
+        self._start([(seat, SetAttr(name, part)) for seat, part in self.by_seat(values)])
         self.finish()
 
     def _start(self, commands: Sequence[tuple[Seat, Command]]) -> None:
@@ -299,9 +300,15 @@ class Pool:
         if self._troubles:
             self.books.reader.forget()
             self._raise_troubles()
+        self._look_after_seats()
+        return results
+
+    def _look_after_seats(self) -> None:
+        """Replace workers that have grown too large, and let environments move."""
+        if self.plan.policy.max_worker_rss_mb is not None:
+            recycle(self, self.plan.policy.max_worker_rss_mb)
         if self.wishes:
             moves.carry_out(self, list(self.wishes))
-        return results
 
     def ask(self, seat: Seat, command: Command) -> dict[int, Any]:
         """Have one worker do something, now; its results, or what went wrong raised."""
@@ -346,7 +353,7 @@ class Pool:
         self._action_objects.update(objects or {})
         self._sent[list(env_ids)] = True
         self._num_sent += len(env_ids)
-        for seat, ids in self._by_seat(dict.fromkeys(env_ids)):
+        for seat, ids in self.by_seat(dict.fromkeys(env_ids)):
             seat.queued.extend(ids)
             if seat.flight is None:
                 self._dispatch(seat)
@@ -382,7 +389,7 @@ class Pool:
             for seat in list(self.seats):
                 if seat.flight is not None and self._traffic.has_answered(seat, 0.0):
                     self._land(seat)
-                    if self.wishes and not self._troubles:
+                    if not self._troubles:
                         self._move_from(seat)
                     self._dispatch(seat)
             self._raise_troubles()
@@ -398,6 +405,10 @@ class Pool:
 
     def _move_from(self, seat: Seat) -> None:
         """Let environments of an idle worker change seats; what waited for them goes along."""
+        if self.plan.policy.max_worker_rss_mb is not None:
+            recycle(self, self.plan.policy.max_worker_rss_mb)
+        if not self.wishes:
+            return
         moves.carry_out(self, [i for i in seat.env_ids if i in self.wishes])
         for other in self.seats:
             if other.flight is None:
@@ -418,8 +429,7 @@ class Pool:
         self.books.rows.asked[ids] = [1 + slot for slot in slots]
         waiting = self._action_objects
         objects = {i: waiting.pop(i) for i in ids if i in waiting} if waiting else None
-        everyone = len(ids) == len(seat.env_ids) and len(set(slots)) == 1
-        self._traffic.launch(seat, self._step_command(seat, slots[0], objects, everyone), ids)
+        self._traffic.launch(seat, self._step_command(seat, slots[0], objects, everyone=False), ids)
 
     # --- one command at a time per worker ---------------------------------------------------
 
@@ -438,12 +448,19 @@ class Pool:
             flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
         if flight.sent:
             self.books.record([(seat, flight)], self.supervisor.finished)
+            if len(self.seats) > 1 and self.together == 1:
+                self._watch_pace(flight)
             self._ready[[i for i in flight.sent if i not in flight.failed]] = True
         given_up = [env_id for env_id in flight.failed if self._sent[env_id]]
         if given_up:
             self._sent[given_up] = self._ready[given_up] = False
             self._num_sent -= len(given_up)
         return flight
+
+    def _watch_pace(self, flight: Flight) -> None:
+        is_time = self._pace.note(self.books.rows, [*flight.sent])
+        if is_time and not self._troubles and (slow := self._pace.slow()):
+            moves.set_apart(self, slow)
 
     def _absorb(self, seat: Seat, reply: Reply) -> None:
         columns = self.books.reader.absorb(reply)
@@ -458,9 +475,13 @@ class Pool:
 
     def _tell_notes(self, reply: Reply) -> None:
         for key, text in reply.notes.items():
-            if key not in self._noted:
-                self._noted.add(key)
-                log.warning("%s", text)
+            self.note(key, text)
+
+    def note(self, key: str, text: str) -> None:
+        """Something worth one line in the log, once per key."""
+        if key not in self._noted:
+            self._noted.add(key)
+            log.warning("%s", text)
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -488,7 +509,8 @@ class Pool:
             first.others = others
         raise first
 
-    def _by_seat(self, values: dict[int, Any]) -> list[tuple[Seat, dict[int, Any]]]:
+    def by_seat(self, values: dict[int, Any]) -> list[tuple[Seat, dict[int, Any]]]:
+        """Values by environment, as the part of each worker."""
         parts: dict[int, dict[int, Any]] = {}
         for env_id, value in values.items():
             parts.setdefault(self.owner[env_id].index, {})[env_id] = value
@@ -529,7 +551,7 @@ class Pool:
                 "that were given, and step together with them."
             )
 
-    # --- another size -----------------------------------------------------------------------
+    # --- another size, another state --------------------------------------------------------
 
     @exclusive
     def resize(self, num_envs: int, num_workers: int) -> None:
@@ -538,10 +560,18 @@ class Pool:
         self._settle()
         resize(self, num_envs, num_workers)
 
+    @exclusive
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """Let other environments go on from the exact state of one."""
+        self._check_idle([env_id, *into_ids], "branch")
+        self._settle()
+        branch(self, env_id, into_ids)
+
     def adopt(self, books: Books) -> None:
         """Go on with these books, which are for another number of environments."""
         self.books = self.supervisor.books = books
         self.num_envs = books.num_envs
+        self._pace = Pace(self.num_envs)
         self._sent = np.zeros(self.num_envs, dtype=np.bool_)
         self._ready = np.zeros(self.num_envs, dtype=np.bool_)
 

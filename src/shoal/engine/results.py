@@ -58,6 +58,11 @@ class Reader:
         """The info columns that there are, in the order in which they were made."""
         return [column.spec for column in self._infos.columns.all]
 
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """What came beside the observation of one environment is now that of others, too."""
+        for target in into_ids if env_id in self._objects else ():
+            self._objects[target] = self._objects[env_id]
+
     def take_over(self, other: Reader, count: int) -> None:
         """Go on where a reader of other rows was, for its first environments."""
         self.tally = other.tally

@@ -42,12 +42,12 @@ class RowShape:
         finals = [((*final_rows, *leaf.shape), leaf.dtype) for leaf in self.observation.arrays]
         actions = [((*batch, *leaf.shape), leaf.dtype) for leaf in self.action.arrays]
         scalars = [(ring, f8), (ring, flag), (ring, flag), (batch, f8), (batch, i8), (batch, byte)]
-        generators = [((self.num_envs, GENERATOR_BYTES), byte)]
+        records = [(batch, i8), ((self.num_envs, GENERATOR_BYTES), byte)]
         infos = [
             ((INFO_COLUMNS, self.num_envs), flag),
             ((self.num_envs * INFO_BYTES_PER_ENV,), byte),
         ]
-        return observations + finals + actions + scalars + generators + infos
+        return observations + finals + actions + scalars + records + infos
 
     def nbytes(self) -> int:
         """Bytes that `Rows` needs."""
@@ -57,8 +57,8 @@ class RowShape:
 class Rows:
     """The arrays of a pool, carved from `buffer` or (None) from private memory.
 
-    What a step comes to is written into one of the *slots*: where there are two, an environment
-    writes to them in turn, so that what was known before a step outlives a step that dies.
+    What a step comes to is written into one of the *slots*, in turn, so that what was known before
+    a step outlives a step that dies.
     """
 
     memory: Memory | None = None
@@ -79,6 +79,8 @@ class Rows:
         """Of the episode that ended last."""
         self.asked = next(carved)
         """Which environments a step of only some is for: 1 + the slot of its results, else 0."""
+        self.step_ns = next(carved)
+        """How long the latest sent step of each environment took."""
         self.generators = next(carved)
         """The state of each environment's generator before its latest reset."""
         self.info_present, self.info_bytes = next(carved), next(carved)

@@ -49,5 +49,7 @@ class Seat:
     """How long those who sat here before were executing commands."""
     is_leaving: bool = False
     """Whether it is given up as soon as its last environment has moved away."""
+    first_mb: float = 0.0
+    """The memory of its worker when that was first told."""
     patience_s: float = 0.0
     """How long a recovery may wait before it gives the word back."""

@@ -1,6 +1,6 @@
 """Slots: where the latest results of each environment lie.
 
-Where there are two slots, an environment writes to them in turn: its last known observation stays
+There are two slots, and an environment writes to them in turn: its last known observation stays
 whole while a step that may die is under way, and a view of it stays valid for one more step. As
 long as all environments take their steps together, one number says it for all of them.
 """
@@ -21,7 +21,6 @@ class Slots:
 
     def __init__(self, rows: Rows) -> None:
         self._rings, self._num_envs = rows.rings, rows.shape.num_envs
-        self._flip = rows.shape.slots - 1
         self.common = 0
         """The slot of the latest results of all environments together."""
         self._each: Array | None = None
@@ -38,22 +37,20 @@ class Slots:
     def next_for_all(self) -> int:
         """Where the next results of all environments go; the latest are safe in the other slot."""
         self._bring_to(self.common)
-        return self.common ^ self._flip
+        return 1 - self.common
 
     def next_for(self, env_ids: Sequence[int]) -> list[int]:
         """Where the next results of some environments go."""
         if self._each is None:
-            return [self.common ^ self._flip] * len(env_ids)
-        return (self._each[env_ids] ^ self._flip).tolist()  # type: ignore[no-any-return]
+            return [1 - self.common] * len(env_ids)
+        return (1 - self._each[env_ids]).tolist()  # type: ignore[no-any-return]
 
     def turn_all(self) -> None:
         """All environments have written where `next_for_all` said."""
-        self.common ^= self._flip
+        self.common = 1 - self.common
 
     def turn(self, env_ids: Sequence[int]) -> None:
         """Some environments have written where `next_for` said."""
-        if not self._flip:
-            return
         if self._each is None:
             self._each = np.full(self._num_envs, self.common, dtype=np.int64)
         self._each[env_ids] ^= 1
@@ -61,7 +58,7 @@ class Slots:
     def together(self) -> int:
         """Bring all results into one slot, and not the one that may have been handed out last."""
         if self._each is not None:
-            self._bring_to(self.common ^ self._flip)
+            self._bring_to(1 - self.common)
         return self.common
 
     def _bring_to(self, slot: int) -> None:

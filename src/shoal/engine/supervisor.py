@@ -57,7 +57,7 @@ class Incident:
 
     time: float
     kind: str
-    """"died", "hung" or "raised"."""
+    """"died", "hung", "raised" or "grown"."""
     worker: int
     env_ids: tuple[int, ...]
     """The environments that were lost."""
@@ -66,7 +66,7 @@ class Incident:
     phase: str
     cause: str
     outcome: str = "raised"
-    """"raised", "restarted" or "replayed"."""
+    """"raised", "restarted", "replayed" or "recycled"."""
     took_s: float = 0.0
     """Until its environments were back."""
     capsule: str | None = None
@@ -221,7 +221,7 @@ class Supervisor:
         replays = self.plan.policy.on_failure == "replay"
         for env_id in env_ids:
             again = self.books.replay_of(env_id) if replays and env_id not in doomed else None
-            how[env_id] = again or self._restart_of(env_id)
+            how[env_id] = again or self.restart_of(env_id)
             if again is not None and again.num_episodes:
                 replayed.append(env_id)
         seat.worker.put(Restore(how))
@@ -229,12 +229,13 @@ class Supervisor:
         differing = {i: problems[i] for i in replayed if problems[i]}
         if differing:
             self._warn(differing)
-            seat.worker.put(Restore({env_id: self._restart_of(env_id) for env_id in differing}))
+            seat.worker.put(Restore({env_id: self.restart_of(env_id) for env_id in differing}))
             yield from _answer(seat)
         self.num_replays += len(replayed) - len(differing)
         return bool(replayed) and not differing
 
-    def _restart_of(self, env_id: int) -> Recovery:
+    def restart_of(self, env_id: int) -> Recovery:
+        """How to let an environment begin anew; the loss of its episode is still to be reported."""
         how = self.books.restart_of(env_id)
         self.num_restarts += 1
         if how.is_lost:
@@ -302,6 +303,22 @@ class Supervisor:
         self.num_timeouts += kind == "hung"
         self.incidents.append(incident)
         return incident
+
+    def note_growth(self, seat: Seat, text: str) -> None:
+        """A worker has grown too large and is being replaced."""
+        self.num_incidents += 1
+        self.incidents.append(
+            Incident(
+                time=time.time(),
+                kind="grown",
+                worker=seat.index,
+                env_ids=tuple(seat.env_ids),
+                env_id=None,
+                phase="step",
+                cause=text,
+                outcome="recycled",
+            )
+        )
 
     def _final(self, error: WorkerError, incident: Incident) -> WorkerError:
         """The error as the caller gets it, with what to do next."""

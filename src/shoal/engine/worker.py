@@ -237,6 +237,7 @@ class Share:
             return outcomes
         catch, append = self._catch, outcomes.append
         mark, timed = self.mark, self._manner.timed
+        stamps = None if command.everyone else [time.monotonic_ns()]
         each_slot = repeat(command.slot, len(cells)) if command.everyone else slots
         actions = self._actions(command, where)
         for cell, slot, action in zip(cells, each_slot, actions, strict=True):
@@ -248,6 +249,10 @@ class Share:
             except catch as error:
                 self._fail(cell, "step", error, action)
                 append((0.0, False, False))
+            if stamps is not None:
+                stamps.append(time.monotonic_ns())
+        if stamps is not None:
+            self.rows.step_ns[where] = np.diff(stamps)
         return outcomes
 
     def _asked_cells(self) -> tuple[list[Any], list[int], list[int]]:

@@ -166,6 +166,18 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         seeds = seeds_of(self._run_seed, self.num_envs)
         return pool.reset({i: (seeds[i], None) for i in fresh}, fresh)
 
+    def branch(self, env_id: int, into_ids: Iterable[int]) -> None:
+        """Make other environments continue from the exact state of this one.
+
+        Their own episodes are given up without a report. It is done by a replay of the running
+        episode, so it works for environments that follow from generator, options and actions
+        alone; for others it is an error.
+        """
+        (origin,), targets = self._ids([env_id]), self._ids(into_ids)
+        if origin in targets:
+            raise ContractError(f"branch: env {origin} cannot branch into itself.")
+        self._pool.branch(origin, targets)
+
     def _set_num_envs(self, num_envs: int) -> None:
         self.num_envs = num_envs
         self.observation_space = batch_space(self.single_observation_space, num_envs)

@@ -109,10 +109,11 @@ def make(
     source = resolve(env, env_kwargs, wrappers)
     count = _count_envs(source, num_envs)
     choose("on_failure", on_failure, ON_FAILURE)
-    isolated = step_timeout_s is not None or batch_size is not None or on_failure == "replay"
-    name, reason = _choose_backend(choose("backend", backend, BACKENDS), count, isolated)
     faults = faults or Faults()
-    _check_numbers(batch_size, step_timeout_s, name, count)
+    needs_process = (step_timeout_s, batch_size, faults.max_worker_rss_mb)
+    isolated = on_failure == "replay" or any(one is not None for one in needs_process)
+    name, reason = _choose_backend(choose("backend", backend, BACKENDS), count, isolated)
+    _check_numbers(batch_size, step_timeout_s, faults.max_worker_rss_mb, name, count)
     if seed is not None:
         seeds_of(seed, count)
     terms = Terms(
@@ -122,6 +123,7 @@ def make(
         step_timeout_s=step_timeout_s,
         start_method=start_method and choose("start_method", start_method, START_METHODS),
         preload=("numpy", "gymnasium", "shoal.engine.backends.process.inside", *source.preload),
+        watches_memory=faults.max_worker_rss_mb is not None,
     )
     policy = faults.policy(on_failure)
     pool = make_pool(source, name, count, num_workers, terms, copy=copy, policy=policy)
@@ -190,7 +192,7 @@ def _choose_backend(asked: str, num_envs: int, isolated: bool) -> tuple[str, str
         return asked, "as asked"
     if num_envs == 1 and not isolated:
         return "serial", "there is one environment"
-    reason = "step_timeout_s, batch_size or replay" if isolated else "several environments"
+    reason = "isolation was asked for" if isolated else "several environments"
     return "process", reason
 
 
@@ -208,11 +210,20 @@ def _count_envs(source: Resolved, num_envs: int) -> int:
 
 
 def _check_numbers(
-    batch_size: int | None, step_timeout_s: float | None, backend: str, num_envs: int
+    batch_size: int | None,
+    step_timeout_s: float | None,
+    max_worker_rss_mb: float | None,
+    backend: str,
+    num_envs: int,
 ) -> None:
     if batch_size is not None and as_count("batch_size", batch_size) > num_envs:
         raise ConfigError(
             f"batch_size is {batch_size}, but there are only {num_envs} environments."
+        )
+    if max_worker_rss_mb is not None and backend != "process":
+        raise ConfigError(
+            "max_worker_rss_mb needs workers with memory of their own: backend='process', not "
+            f"{backend!r}."
         )
     if step_timeout_s is None:
         return

@@ -26,6 +26,7 @@ class Terms:
     step_timeout_s: float | None = None
     start_method: str | None = None
     preload: tuple[str, ...] = ()
+    watches_memory: bool = False
 
     def manner(self, catch: type[BaseException] = BaseException) -> Manner:
         """What a share must know of this."""
@@ -51,6 +52,9 @@ class Worker(Protocol):
 
     def busy_ns(self) -> int:
         """How long it has been executing commands, in all."""
+
+    def resident_mb(self) -> float:
+        """Its memory, as far as it has told; 0 where it has none of its own."""
 
     def local_envs(self) -> list[Any]:
         """The environments themselves, where they can be reached from here."""

@@ -94,6 +94,9 @@ class ThreadWorker:
     def busy_ns(self) -> int:
         return self._share.busy_ns
 
+    def resident_mb(self) -> float:
+        return 0.0
+
     def local_envs(self) -> list[Any]:
         return [cell.env for cell in self._share.cells]
 

@@ -117,7 +117,14 @@ class ProcessBackend:
         # Spinning pays only while everyone has a core of its own.
         spin_s = SPIN_S if assignment.num_workers < usable_cores() else 0.0
         signals = WorkerSignals(header, assignment.worker, spin_s)
-        order = Order(self._terms.manner(), _log_level(), spin_s, signals.names(), self._registry)
+        order = Order(
+            self._terms.manner(),
+            _log_level(),
+            spin_s,
+            signals.names(),
+            self._registry,
+            self._terms.watches_memory,
+        )
         ours, theirs = Pipe()
         child: Child | ForkedChild
         try:

@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -22,6 +23,7 @@ from shoal.engine.backends.process.header import (
     LISTENING,
     MESSAGE,
     OP,
+    RESIDENT_KB,
     SLOT,
     STEP_ALL,
     STEP_SOME,
@@ -30,6 +32,7 @@ from shoal.engine.backends.process.header import (
 from shoal.engine.commands import Attach, Build, Command, Factory, Failure, Reply, Step
 from shoal.engine.infos import ColumnSpec
 from shoal.engine.launch import Outfit
+from shoal.engine.machine import resident_kb
 from shoal.engine.memory import Memory
 from shoal.engine.parcel import Parcel, unpack
 from shoal.engine.registry import adopt
@@ -37,6 +40,7 @@ from shoal.engine.rows import Rows, RowShape
 from shoal.engine.signals import Semaphore
 from shoal.engine.worker import Manner, Share, serve
 
+_LOOK_AT_MEMORY_S = 0.1
 _IDLE_PARK_S = 1.0
 """How long an idle worker sleeps before it looks whether its parent still lives."""
 
@@ -52,6 +56,8 @@ class Order:
     """Of its semaphores, where they have any."""
     registry: Parcel | None
     """The environments that are registered with the caller."""
+    watches_memory: bool
+    """Whether it is to say, now and then, how much it has."""
     build: Build | None = None
     """Its first command, where that need not travel."""
 
@@ -107,7 +113,7 @@ class SignalChannel:
         self._words, self._common = header.words(number), header.common
         self._pipe, self._order, self._parent_pid = pipe, order, outfit.parent_pid
         self._store = Memory(outfit.store_fd)
-        self._first = order.build
+        self._first, self._next_look = order.build, 0.0
         self._steps: dict[int, list[Step]] = {}
         self.log_records: list[logging.LogRecord] = []
         self.share: Share | None = None
@@ -148,6 +154,9 @@ class SignalChannel:
             reply.logs, self.log_records[:] = list(self.log_records), []
         assert self.share is not None
         self._words[BUSY_NS] = self.share.busy_ns
+        if self._order.watches_memory and time.monotonic() > self._next_look:
+            self._next_look = time.monotonic() + _LOOK_AT_MEMORY_S
+            self._words[RESIDENT_KB] = resident_kb()
         self._words[HAS_REPLY] = reply is not None
         payload = None if reply is None else dump_reply(reply)
         self._done.release()

@@ -24,6 +24,7 @@ from shoal.engine.backends.process.header import (
     HAS_REPLY,
     MESSAGE,
     OP,
+    RESIDENT_KB,
     SLOT,
     STEP_ALL,
     STEP_SOME,
@@ -241,6 +242,9 @@ class ProcessWorker:
 
     def busy_ns(self) -> int:
         return int(self._words[BUSY_NS])
+
+    def resident_mb(self) -> float:
+        return int(self._words[RESIDENT_KB]) / 1024
 
     def local_envs(self) -> list[Any]:
         return []
