@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine.actions import ActionWriter
+from shoal.engine import generators
+from shoal.engine.actions import ActionWriter, each_action
 from shoal.engine.commands import PlanReset, Recovery, Reset, SetAttr, Step
 from shoal.engine.journal import Journal
 from shoal.engine.plan import PoolPlan
@@ -135,6 +136,16 @@ class Books:
         self.reader.branch(env_id, into_ids)
         self.resets_next[into_ids] = self.resets_next[env_id]
         self._any_resets_next = bool(self.resets_next.any())
+
+    def action_of(self, env_id: int, command: Step) -> Any:
+        """The action of a step that is under way, just as its environment was given it."""
+        arrays = [array[env_id : env_id + 1].copy() for array in self.rows.actions]
+        objects = None if command.objects is None else [command.objects.get(env_id)]
+        return each_action(self.rows.shape.action, arrays, objects)[0]
+
+    def generator_of(self, env_id: int) -> Any:
+        """The state that was noted before the latest reset, be it completed or not."""
+        return generators.state_of(self.rows.generators[env_id].tobytes(), None)
 
     def standing_of(self, env_id: int) -> Recovery:
         """How an environment that is between two episodes goes on elsewhere."""

@@ -14,6 +14,7 @@ is reported by its next step, as a truncation with the last known observation an
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -224,7 +225,7 @@ class Cell:
             set_attr=lambda name, value: self.set_attr(name, {self._id: value}),
             watch=watch,
         )
-        *_, last = moments
+        (last,) = deque(moments, maxlen=1)
         self.over = last.ended
         return difference(last, episode) or self._compare(last.observation, how)
 

@@ -40,6 +40,7 @@ from shoal.engine.commands import (
 )
 from shoal.engine.compare import check_spaces
 from shoal.engine.crew import CLOSE_TIMEOUT_S, Crew
+from shoal.engine.incident import leave_construction
 from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
 from shoal.engine.recycle import recycle
@@ -48,7 +49,14 @@ from shoal.engine.rows import Rows, RowShape
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.supervisor import Supervisor
 from shoal.engine.traffic import Traffic
-from shoal.errors import ClosedError, ContractError, ShoalError, WorkerDied, WorkerTimeout
+from shoal.errors import (
+    ClosedError,
+    ContractError,
+    EnvRaised,
+    ShoalError,
+    WorkerDied,
+    WorkerTimeout,
+)
 from shoal.layout import Array, Layout
 from shoal.seeding import Seed
 
@@ -124,7 +132,10 @@ class Pool:
             )
         reply = seat.worker.take() or Reply()
         for failure in reply.failures:
-            raise failure.as_error(seat.index, seat.worker.pid)
+            error = failure.as_error(seat.index, seat.worker.pid)
+            if isinstance(error, EnvRaised) and failure.phase == "construct":
+                error.capsule = leave_construction(self.plan, seat.index, failure)
+            raise error
         self._tell_notes(reply)
         return reply
 
@@ -444,7 +455,9 @@ class Pool:
         else:
             seat.failures = 0
         for reply in flight.replies:
-            self._absorb(seat, reply)
+            self._absorb(reply)
+            failures = reply.failures
+            self._troubles += [self.supervisor.error_of(seat, flight, one) for one in failures]
             flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
         if flight.sent:
             self.books.record([(seat, flight)], self.supervisor.finished)
@@ -462,7 +475,7 @@ class Pool:
         if is_time and not self._troubles and (slow := self._pace.slow()):
             moves.set_apart(self, slow)
 
-    def _absorb(self, seat: Seat, reply: Reply) -> None:
+    def _absorb(self, reply: Reply) -> None:
         columns = self.books.reader.absorb(reply)
         if columns:
             for other in self.seats:
@@ -470,8 +483,6 @@ class Pool:
         for env_id, state in reply.generators.items():
             self.books.journal.entries[env_id].odd_generator = state
         self._tell_notes(reply)
-        errors = [failure.as_error(seat.index, seat.worker.pid) for failure in reply.failures]
-        self._troubles += errors
 
     def _tell_notes(self, reply: Reply) -> None:
         for key, text in reply.notes.items():

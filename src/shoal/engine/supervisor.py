@@ -15,7 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from shoal.engine.books import Books
@@ -35,8 +35,9 @@ from shoal.engine.commands import (
     Step,
 )
 from shoal.engine.crew import Crew
+from shoal.engine.incident import Incident, leave_capsule
 from shoal.engine.plan import PoolPlan
-from shoal.engine.seat import Seat
+from shoal.engine.seat import Flight, Seat
 from shoal.errors import ConfigError, EnvRaised, WorkerError, WorkerTimeout
 
 log = logging.getLogger("shoal")
@@ -49,27 +50,6 @@ Check = Callable[[Built], None]
 
 _INCIDENTS_KEPT = 100
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
-
-
-@dataclass(slots=True)
-class Incident:
-    """Something that went wrong, and what was done about it."""
-
-    time: float
-    kind: str
-    """"died", "hung", "raised" or "grown"."""
-    worker: int
-    env_ids: tuple[int, ...]
-    """The environments that were lost."""
-    env_id: int | None
-    """The one that was being stepped, reset or built; None if none was."""
-    phase: str
-    cause: str
-    outcome: str = "raised"
-    """"raised", "restarted", "replayed" or "recycled"."""
-    took_s: float = 0.0
-    """Until its environments were back."""
-    capsule: str | None = None
 
 
 class Supervisor:
@@ -182,6 +162,7 @@ class Supervisor:
                 yield from self._restore(seat, env_ids, set(env_ids))
                 break
             except EnvRaised as again:
+                place = Place(again.env_ids[0], "construct", 0)
                 incidents.append(self._note(seat, again, place))
                 self._charge(seat, place, again, incidents[-1])
             except WorkerError as gone:
@@ -288,7 +269,8 @@ class Supervisor:
     def _note(
         self, seat: Seat, error: Exception, place: Place, failure: Failure | None = None
     ) -> Incident:
-        kind = "raised" if failure is not None else "died"
+        """Log an incident, and leave a capsule of it."""
+        kind = "raised" if failure is not None or isinstance(error, EnvRaised) else "died"
         kind = "hung" if isinstance(error, WorkerTimeout) else kind
         incident = Incident(
             time=time.time(),
@@ -302,7 +284,25 @@ class Supervisor:
         self.num_incidents += 1
         self.num_timeouts += kind == "hung"
         self.incidents.append(incident)
+        if incident.env_id is not None and seat.flight is not None:
+            trace = "" if failure is None else failure.trace
+            incident.capsule = leave_capsule(
+                self.plan, self.books, incident, seat.flight.command, trace
+            )
+        if incident.capsule is not None:
+            error.add_note(f"To replay it in one process: shoal replay {incident.capsule}")
+        if isinstance(error, WorkerError):
+            error.capsule = incident.capsule
         return incident
+
+    def error_of(self, seat: Seat, flight: Flight, failure: Failure) -> Exception:
+        """The exception that the caller gets for a failure that is not mended."""
+        error = failure.as_error(seat.index, seat.worker.pid)
+        if failure.phase in ("reset", "step") and not isinstance(error, EpisodeOver | ConfigError):
+            seat.flight = flight
+            self._note(seat, error, Place(failure.env_ids[0], failure.phase, 0), failure)
+            seat.flight = None
+        return error
 
     def note_growth(self, seat: Seat, text: str) -> None:
         """A worker has grown too large and is being replaced."""
