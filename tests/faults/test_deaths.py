@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from conftest import ISOLATED, Setting
+from faults.conftest import Record
 from shoal import Faults, WorkerDied, WorkerTimeout
 from shoal.testing import CountingWorld
 from shoal.testing.saboteurs import EXIT_CODE, Saboteur
@@ -48,7 +49,7 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> di
 @pytest.mark.parametrize("how", DEATHS)
 @pytest.mark.parametrize("when", ["construct", "reset", "step", "call"])
 def test_a_death_is_an_error_that_names_its_cause(
-    where: dict[str, Any], how: str, when: str
+    where: dict[str, Any], how: str, when: str, figure: Record
 ) -> None:
     with pytest.raises(WorkerDied, match=DEATHS[how]) as caught:
         with shoal.make(crew(how=how, when=when), **where) as envs:
@@ -63,6 +64,7 @@ def test_a_death_is_an_error_that_names_its_cause(
     assert f"env {CULPRIT}" in str(error)
     assert error.pid is not None
     assert not psutil.pid_exists(error.pid)
+    figure("F2", "signal or exit code, phase and environments", "named")
 
 
 def test_a_segfault_shows_where_it_happened(where: dict[str, Any]) -> None:
@@ -74,8 +76,14 @@ def test_a_segfault_shows_where_it_happened(where: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn", "fork"])
 def test_a_death_between_calls_is_noticed_by_the_next(start_method: str) -> None:
-    where = {"backend": "process", "num_workers": 2, "start_method": start_method}
-    with shoal.make(CountingWorld, 4, on_failure="raise", **where) as envs:
+    with shoal.make(
+        CountingWorld,
+        4,
+        backend="process",
+        num_workers=2,
+        start_method=start_method,
+        on_failure="raise",
+    ) as envs:
         envs.reset(seed=0)
         victim = envs._pool.workers[1].pid
         os.kill(victim, signal.SIGKILL)
