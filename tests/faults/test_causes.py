@@ -180,7 +180,6 @@ class Last(CountingWorld):
         return (*super().step(action)[:4], {"deadly": DeadlyInfo()})
 
 
-@pytest.mark.xfail(reason="a worker counts as idle while it sends its answer")
 def test_a_death_in_the_answer_is_one_in_its_phase(figure: Record) -> None:
     with make(Last) as envs:
         envs.reset(seed=0)

@@ -109,12 +109,7 @@ def test_a_killed_caller_leaves_nothing_on_the_portable_path(
     [
         "forkserver",
         "spawn",
-        pytest.param(
-            "fork",
-            marks=pytest.mark.xfail(
-                reason="a fork watches for its parent from a thread, which never gets a turn here"
-            ),
-        ),
+        "fork",
     ],
 )
 def test_a_worker_that_holds_the_interpreter_goes_too(
@@ -124,7 +119,6 @@ def test_a_worker_that_holds_the_interpreter_goes_too(
     figure("F6", f"{start_method}, worker in a C loop", summary([took_s]))
 
 
-@pytest.mark.xfail(reason="a server looks for its caller only when all imports are done")
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_a_server_that_is_importing_goes_too(
     start_method: str, tmp_path: Path, figure: Record

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import logging
 import os
 import time
+import weakref
 from collections.abc import Sequence
 
 from shoal.engine.backends import Backend, Worker
@@ -13,6 +16,21 @@ from shoal.engine.commands import Build
 log = logging.getLogger("shoal")
 
 CLOSE_TIMEOUT_S = 5.0
+EXIT_TIMEOUT_S = 1.0
+"""How long to wait when the program itself is ending."""
+
+_open: weakref.WeakSet[Crew] = weakref.WeakSet()
+
+
+def _hurry() -> None:
+    """The program ends: whoever is closed from here on is given less time."""
+    for crew in _open:
+        crew.timeout_s = EXIT_TIMEOUT_S
+
+
+@functools.cache
+def _hurry_at_exit() -> None:
+    atexit.register(_hurry)
 
 
 class Crew:
@@ -30,6 +48,8 @@ class Crew:
 
     def launch(self, builds: Sequence[Build]) -> list[Worker]:
         """One worker per command, each at its command already."""
+        _open.add(self)
+        _hurry_at_exit()  # after the pool's finalizer, so that it runs before that
         before = len(self._workers)
         self._backend.launch(builds, self._workers.append)
         return self._workers[before:]

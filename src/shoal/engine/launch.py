@@ -50,6 +50,8 @@ class Outfit:
     output_fds: tuple[int, int] | None = None
     """Where its output goes; None where that is settled already."""
     is_fork_of_caller: bool = False
+    is_of_lasting_thread: bool = True
+    """Whether the thread that started it lives as long as its process."""
 
     @property
     def fds(self) -> tuple[int, ...]:
@@ -59,7 +61,7 @@ class Outfit:
 def become_worker(outfit: Outfit) -> None:
     """Turn this fresh process into a worker."""
     os.setpgid(0, 0)
-    die_with_parent(outfit.parent_pid, by_signal=not outfit.is_fork_of_caller)
+    die_with_parent(outfit.parent_pid, by_signal=outfit.is_of_lasting_thread)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -98,15 +100,21 @@ class _Numbered(io.TextIOBase):
 def die_with_parent(parent_pid: int, *, by_signal: bool) -> None:
     """End this process when its parent goes; at once if it has gone.
 
-    The kernel can see to it (Linux), but it takes the *thread* that forked for the parent. The
-    caller's threads come and go, so its forks watch for themselves, from a thread of their own.
+    The kernel can see to it (Linux), but it takes the *thread* that forked for the parent. Threads
+    of the caller come and go, so what they fork watches for itself, from a thread of its own.
     """
     if by_signal and sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        set_death_signal(signal.SIGKILL)
     elif not by_signal:
         threading.Thread(target=_watch, args=(parent_pid,), daemon=True).start()
     if os.getppid() != parent_pid:
         os._exit(1)
+
+
+def set_death_signal(number: int) -> None:
+    """The signal that this process gets when the thread that started it ends (Linux); 0: none."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def _watch(parent_pid: int) -> None:

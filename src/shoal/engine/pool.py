@@ -39,7 +39,7 @@ from shoal.engine.commands import (
     Step,
 )
 from shoal.engine.compare import check_spaces
-from shoal.engine.crew import CLOSE_TIMEOUT_S, Crew
+from shoal.engine.crew import CLOSE_TIMEOUT_S, EXIT_TIMEOUT_S, Crew
 from shoal.engine.incident import leave_construction
 from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
@@ -91,6 +91,8 @@ def exclusive(method: Callable[Concatenate[Pool, P], R]) -> Callable[Concatenate
 
 class Pool:
     """Environments, their workers and their rows."""
+
+    exit_timeout_s = EXIT_TIMEOUT_S
 
     def __init__(self, plan: PoolPlan, make_backend: Callable[[Terms], Backend]) -> None:
         begun = time.perf_counter()

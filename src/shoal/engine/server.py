@@ -114,7 +114,15 @@ class Server:
         if self._process is not None:
             self._process.wait()
         if self._zygote is not None:
+            self._await_end(time.monotonic() + 1.0)
             self._zygote.release()
+
+    def _await_end(self, deadline: float) -> None:
+        """Its last message comes a moment before its end, and nobody waits for a fork of the zygote."""
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.kill(self._pid, 0)
+                time.sleep(0.0005)
 
     def _listen_until(self, satisfied: Callable[[], bool], timeout_s: float) -> str:
         """Take reports until one satisfies, the server has ended, or the time is up."""
@@ -206,12 +214,16 @@ class _Nursery:
 
     def run(self) -> None:
         hello = self._control.recv()
+        # Nobody looks for the caller while a module takes its time; later on that must not be left
+        # to a signal, which would not reach the children of workers.
+        launch.set_death_signal(signal.SIGKILL)
         launch.importing = True
         for name in hello["preload"]:
             # What fails here fails again in the worker, where there is someone to tell.
             with contextlib.suppress(BaseException):
                 importlib.import_module(name)
         launch.importing = False
+        launch.set_death_signal(0)
         self._fork = hello["fork"] and _thread_count() == 1
         try:
             while os.getppid() == self._parent_pid:

@@ -183,6 +183,10 @@ class Share:
         if self._rows is not None:
             self._infos.odd = []
 
+    def rest(self) -> None:
+        """The answer is made: until the next command this worker is idle."""
+        self.mark[MARK_PHASE] = 0
+
     def take_reply(self) -> Reply | None:
         """What has gathered since the last command; None if nothing did."""
         if self._rows is not None:
@@ -376,7 +380,10 @@ _PREPARING = tuple(map(PHASES.index, ("construct", "start")))
 
 
 def execute(command: Command, share: Share) -> Reply | None:
-    """Carry out one command. What an environment raises does not get out: it is in the reply."""
+    """Carry out one command. What an environment raises does not get out: it is in the reply.
+
+    The share is at it until `rest` is called: making bytes of the reply is part of the command.
+    """
     begun = time.perf_counter_ns()
     phase, carry_out = _EXECUTE[type(command)]
     share.mark[MARK_SINCE_NS] = time.monotonic_ns()  # before the phase: whoever watches reads both
@@ -384,7 +391,6 @@ def execute(command: Command, share: Share) -> Reply | None:
     share.begin()
     carry_out(share, command)
     reply = share.take_reply()
-    share.mark[MARK_PHASE] = 0
     if phase not in _PREPARING:
         share.busy_ns += time.perf_counter_ns() - begun
     return reply

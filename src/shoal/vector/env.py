@@ -87,8 +87,10 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
     def __enter__(self) -> VectorEnv:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # On Ctrl-C or sys.exit somebody waits for the program to end.
+        is_ending = kind is not None and not issubclass(kind, Exception)
+        self.close(timeout_s=self._pool.exit_timeout_s) if is_ending else self.close()
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]

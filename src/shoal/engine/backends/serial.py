@@ -24,6 +24,7 @@ class SerialWorker:
 
     def put(self, command: Command) -> None:
         self._reply = execute(command, self._share)
+        self._share.rest()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         return True

@@ -65,6 +65,7 @@ class ThreadWorker:
 
     def answer(self, reply: Reply | None) -> None:
         self._reply = reply
+        self._share.rest()
         self._done.set()
         self._bell.set()
 

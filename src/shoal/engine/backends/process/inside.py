@@ -159,6 +159,7 @@ class SignalChannel:
             self._words[RESIDENT_KB] = resident_kb()
         self._words[HAS_REPLY] = reply is not None
         payload = None if reply is None else dump_reply(reply)
+        self.share.rest()
         self._done.release()
         if self._bell is not None and self._common[LISTENING]:
             self._bell.release()
@@ -175,7 +176,10 @@ def work(outfit: Outfit, order: Order | None) -> None:
     channel = SignalChannel(outfit, order, header, pipe)
     channel.log_records = _collect_logs(order.log_level, outfit.number)
     channel.share = share = Share(order.manner, header.words(outfit.number))
-    serve(channel, share)
+    try:
+        serve(channel, share)
+    except (EOFError, ConnectionError):
+        return  # the caller is gone, and there is nobody to tell
     _tell(pipe, [_travelling(failure) for failure in share.close()])
 
 
