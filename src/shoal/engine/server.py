@@ -118,7 +118,7 @@ class Server:
             self._zygote.release()
 
     def _await_end(self, deadline: float) -> None:
-        """Its last message comes a moment before its end, and nobody waits for a fork of the zygote."""
+        """It ends a moment after its last message, and nobody waits for a fork of the zygote."""
         with contextlib.suppress(ProcessLookupError):
             while time.monotonic() < deadline:
                 os.kill(self._pid, 0)
