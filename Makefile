@@ -12,10 +12,10 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slow gym-tests lint format bench docs clean
+.PHONY: help train test test-slow test-faults gym-tests lint format bench docs clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 train: $(READY) ## a short vectorised run on each backend, with a throughput summary
 	@$(BIN)/python scripts/throughput.py
@@ -25,6 +25,9 @@ test: $(READY) ## the tests, except the slow ones
 
 test-slow: $(READY) ## the tests marked slow
 	@$(BIN)/python -m pytest -q -m slow -o timeout=600 -o faulthandler_timeout=660 $(ARGS)
+
+test-faults: $(READY) ## the fault suite in full; its figures go into docs/reliability.md
+	@SHOAL_FAULTS=full $(BIN)/python -m pytest -q tests/faults -o timeout=900 -o faulthandler_timeout=960 $(ARGS)
 
 lint: $(READY) ## style, types, and who imports whom
 	@$(BIN)/ruff check -q .

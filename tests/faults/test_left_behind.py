@@ -1,13 +1,12 @@
-"""Nothing is left behind: no process, name, descriptor or file, however it ends."""
+"""Making and closing leave nothing behind: no process, name, descriptor or file."""
 
 from __future__ import annotations
 
 import gc
 import os
-import signal
 import subprocess
 import sys
-import time
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,8 @@ import psutil
 import pytest
 
 import shoal
+from faults.program import SRC, lasting_names, shared_names
 from shoal.testing import CountingWorld
-
-SRC = str(Path(shoal.__file__).parents[1])
-START_METHODS = ["forkserver", "spawn", "fork"]
 
 
 def descriptors() -> set[str]:
@@ -33,20 +30,19 @@ def descriptors() -> set[str]:
     return found
 
 
-def names() -> set[str]:
-    """Names in the places where shared memory, semaphores and temporary files live."""
-    return {str(p) for place in ("/dev/shm", "/tmp") for p in Path(place).glob("*shoal*")}
-
-
 @pytest.mark.parametrize("portable", [False, True])
-def test_making_and_closing_leaves_nothing(portable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_making_and_closing_leaves_nothing(
+    portable: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     if portable:
         monkeypatch.setenv("SHOAL_PORTABLE", "1")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with shoal.make(CountingWorld, 4, backend="process", num_workers=2) as envs:
         envs.reset(seed=0)
     del envs
     gc.collect()
-    before, named, children = descriptors(), names(), psutil.Process().children(recursive=True)
+    before, children = descriptors(), psutil.Process().children(recursive=True)
+    named = shared_names()
     for _ in range(3):
         with shoal.make(CountingWorld, 4, backend="process", num_workers=2) as envs:
             envs.reset(seed=0)
@@ -55,7 +51,8 @@ def test_making_and_closing_leaves_nothing(portable: bool, monkeypatch: pytest.M
         del envs
     gc.collect()
     assert descriptors() == before
-    assert names() == named
+    assert lasting_names(named, within_s=2.0) == set()
+    assert list(tmp_path.iterdir()) == []
     assert psutil.Process().children(recursive=True) == children
 
 
@@ -121,76 +118,3 @@ def test_descriptors_grow_with_workers_not_with_environments() -> None:
             return len(descriptors())
 
     assert held(200) == held(4)
-
-
-PROGRAM = """
-import numpy, os, sys, time, shoal
-from shoal.testing import CountingWorld
-envs = shoal.make(
-    lambda: CountingWorld(work_s={work_s}),
-    4,
-    backend="process",
-    num_workers=2,
-    start_method="{start_method}",
-)
-envs.reset(seed=0)
-print(*[worker.pid for worker in envs._pool.workers], flush=True)
-while True:
-    envs.step(numpy.zeros(4, dtype=numpy.int64))
-"""
-
-
-def running_program(
-    start_method: str, work_s: float = 0.05
-) -> tuple[subprocess.Popen[str], list[Any]]:
-    """A caller in a group of its own that steps for ever, and all processes below it."""
-    program = PROGRAM.format(start_method=start_method, work_s=work_s)
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONPATH": SRC},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    workers = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
-    assert len(workers) == 2
-    below = psutil.Process(process.pid).children(recursive=True)
-    return process, list({*workers, *below})
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-@pytest.mark.parametrize("group", [False, True])
-def test_a_caller_that_is_killed_takes_everything_along(start_method: str, group: bool) -> None:
-    named = names()
-    process, below = running_program(start_method)
-    (os.killpg if group else os.kill)(process.pid, signal.SIGKILL)
-    process.communicate()
-    _, alive = psutil.wait_procs(below, timeout=2)
-    assert not alive
-    assert names() == named
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_ctrl_c_ends_the_caller_without_the_workers_tracebacks(start_method: str) -> None:
-    process, below = running_program(start_method)
-    begun = time.monotonic()
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert time.monotonic() - begun < 10
-    assert process.returncode in (-signal.SIGINT, 130)
-    assert "KeyboardInterrupt" in err
-    assert "[worker" not in err
-    assert err.count("Traceback") == 1
-    _, alive = psutil.wait_procs(below, timeout=2)
-    assert not alive
-
-
-def test_sigterm_ends_everything() -> None:
-    process, below = running_program("forkserver")
-    process.terminate()
-    process.communicate(timeout=20)
-    assert process.returncode == -signal.SIGTERM
-    _, alive = psutil.wait_procs(below, timeout=2)
-    assert not alive
