@@ -1,4 +1,4 @@
-"""F1: workers are killed over and over, and each time only their environments' episodes are lost."""
+"""F1: workers are killed over and over, and only the episodes of their environments are lost."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_death_is_noticed_by_whoever_waits(
 
 
 def _time_to_notice(envs: shoal.VectorEnv, way: str, path: Path, victim: int) -> float:
-    """Kill a worker that sleeps in a step, with the caller waiting for it, and wait till noticed."""
+    """Kill a worker that sleeps in a step while the caller waits for it; how long that went on."""
     killed: list[float] = []
 
     def kill_when_asleep() -> None:
@@ -261,6 +261,16 @@ def test_a_death_during_a_reset_is_tried_again() -> None:
         assert seeds == [50, 51, env_seed(50, 2, 3), env_seed(50, 3, 3)]
         infos = envs.step(np.zeros(4, dtype=np.int64))[4]
         assert "restarted" not in infos
+
+
+def test_a_reset_behind_a_restart_uses_the_seed_of_that_restart() -> None:
+    where = {"backend": "process", "num_workers": 2, "autoreset": "disabled"}
+    with shoal.make(worlds(4), **where) as envs:
+        envs.reset(seed=0)
+        kill_worker(envs, 1)
+        envs.send([0], env_ids=[2])  # its loss is noticed by the reset of its mate
+        observations, _ = envs.reset_envs([3])
+        assert decode(observations[0]).seed == env_seed(0, 3, 1)
 
 
 def test_a_run_without_seeds_recovers(mode: str) -> None:

@@ -259,6 +259,7 @@ class Pool:
         ids = list(plan)
         self._check_idle(ids, "reset")
         self._settle()
+        self._free(self.seats[k] for k in set(self._owner[ids]))  # who may have been restarted
         self._reset_ids = ids if len(ids) < self.num_envs else None
         args = {i: self._journal.explicit(i, ResetArgs(*how)) for i, how in plan.items()}
         self._journal.note_seeds(plan)
@@ -322,10 +323,7 @@ class Pool:
     def _start(self, commands: Sequence[tuple[Seat, Command]]) -> None:
         """Hand commands to workers, after what these are at; to all of them or to none."""
         self._settle()
-        for seat, _ in commands:
-            if seat.flight is not None:
-                self._has_answered(seat, None)
-                self._land(seat)
+        self._free(seat for seat, _ in commands)
         self._begun = time.perf_counter()
         for seat, command in commands:
             try:
@@ -333,6 +331,13 @@ class Pool:
             except BaseException:
                 self._settle()
                 raise
+
+    def _free(self, seats: Iterable[Seat]) -> None:
+        """Wait for what these are at, and land it."""
+        for seat in seats:
+            if seat.flight is not None:
+                self._has_answered(seat, None)
+                self._land(seat)
 
     def await_started(self, timeout_s: float | None) -> bool:
         """Whether all workers have answered, waiting at most so long."""
