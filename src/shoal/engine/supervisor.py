@@ -249,12 +249,10 @@ class Supervisor:
         Returns whether nothing was lost.
         """
         how: dict[int, Recovery] = {}
-        replayed: list[int] = []
         for env_id in env_ids:
             again = None if env_id in doomed else self._replay_of(env_id)
             how[env_id] = again or self._restart_of(env_id)
-            if again is not None and again.num_episodes:
-                replayed.append(env_id)
+        replayed = [env_id for env_id, one in how.items() if one.episode is not None]
         seat.worker.put(Restore(how))
         problems = (yield from _answer(seat)).results
         differing = {i: problems[i] for i in replayed if problems[i]}
@@ -263,15 +261,18 @@ class Supervisor:
             seat.worker.put(Restore({env_id: self._restart_of(env_id) for env_id in differing}))
             yield from _answer(seat)
         self.num_replays += len(replayed) - len(differing)
-        return bool(replayed) and not differing
+        is_any_lost = any(one.is_lost for one in how.values())
+        return bool(replayed) and not differing and not is_any_lost
 
     def _replay_of(self, env_id: int) -> Recovery | None:
         if self.policy.on_failure != "replay":
             return None
         site = self._site
-        return site.journal.replay(
-            env_id, site.slots.of_one(env_id), site.reader.objects_of(env_id)
-        )
+        how = site.journal.replay(env_id, site.slots.of_one(env_id), site.reader.objects_of(env_id))
+        if how is None and not site.journal.entries[env_id].is_fresh:
+            limit = self.policy.replay_limit_steps
+            self._warn({env_id: f"its episode is longer than replay_limit_steps ({limit})"})
+        return how
 
     def _restart_of(self, env_id: int) -> Recovery:
         site = self._site
@@ -361,8 +362,8 @@ class Supervisor:
         self._has_warned = True
         env_id, problem = next(iter(differing.items()))
         log.warning(
-            "env %d could not be replayed: %s. Environments whose episodes do not follow from "
-            "their generator, options and actions alone are restarted instead.",
+            "env %d could not be replayed: %s. Environments whose episodes are too long, or do not "
+            "follow from their generator, options and actions alone, are restarted instead.",
             env_id,
             problem,
         )
