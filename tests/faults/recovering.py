@@ -226,3 +226,18 @@ class Shadows:
 
 def percentile(values: Sequence[float], percent: float) -> float:
     return float(np.percentile(values, percent))
+
+
+def infos_of(infos: dict[str, Any], env_ids: list[int]) -> list[Any]:
+    """The infos of single environments, as each would have given them."""
+    return [{key: _one(infos[key], i) for key in infos if _has(infos, key, i)} for i in env_ids]
+
+
+def _has(infos: dict[str, Any], key: str, env_id: int) -> bool:
+    return not key.startswith("_") and bool(infos[f"_{key}"][env_id])
+
+
+def _one(value: Any, env_id: int) -> Any:
+    if isinstance(value, dict):
+        return {k: _one(v, env_id) for k, v in value.items() if _has(value, k, env_id)}
+    return value[env_id].tolist() if isinstance(value[env_id], np.ndarray) else value[env_id]

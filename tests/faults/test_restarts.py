@@ -15,7 +15,15 @@ import pytest
 import shoal
 from conftest import ISOLATED, Setting
 from faults.conftest import FULL, Record, Scale
-from faults.recovering import Shadows, kill_later, kill_worker, percentile, random_kills, worlds
+from faults.recovering import (
+    Shadows,
+    infos_of,
+    kill_later,
+    kill_worker,
+    percentile,
+    random_kills,
+    worlds,
+)
 from shoal.seeding import env_seed
 from shoal.testing import CountingWorld
 from shoal.testing.worlds import decode
@@ -143,25 +151,10 @@ def _trace_of_others(envs: shoal.VectorEnv, mode: str, disturbed: bool) -> list[
             timer.join()
         kept = {key: np.take(value, others, axis=0) for key, value in observations.items()}
         trace.append((kept, rewards[others], terminations[others], truncations[others]))
-        trace.append(_infos_of(infos, others))
+        trace.append(infos_of(infos, others))
         if mode == "disabled" and ended.any():
             envs.reset_envs(np.flatnonzero(ended).tolist())
     return trace
-
-
-def _infos_of(infos: dict[str, Any], env_ids: list[int]) -> list[Any]:
-    """The infos of single environments, as each would have given them."""
-    return [{key: _one(infos[key], i) for key in infos if _has(infos, key, i)} for i in env_ids]
-
-
-def _has(infos: dict[str, Any], key: str, env_id: int) -> bool:
-    return not key.startswith("_") and bool(infos[f"_{key}"][env_id])
-
-
-def _one(value: Any, env_id: int) -> Any:
-    if isinstance(value, dict):
-        return {k: _one(v, env_id) for k, v in value.items() if _has(value, k, env_id)}
-    return value[env_id].tolist() if isinstance(value[env_id], np.ndarray) else value[env_id]
 
 
 class Sleeper(CountingWorld):
