@@ -49,6 +49,7 @@ Recovering = Generator[None, None, T]
 
 _INCIDENTS_KEPT = 100
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+_MOST_DOUBLINGS = 32  # more would overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +326,8 @@ class Supervisor:
         count = max(self._strikes.get(place.env_id, 0), seat.failures)
         if count < 2:
             return
-        until = time.monotonic() + min(_FIRST_PAUSE_S * 2 ** (count - 2), _LONGEST_PAUSE_S)
+        doublings = min(count - 2, _MOST_DOUBLINGS)
+        until = time.monotonic() + min(_FIRST_PAUSE_S * 2**doublings, _LONGEST_PAUSE_S)
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, seat.patience_s))
             yield
