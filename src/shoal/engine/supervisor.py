@@ -48,6 +48,8 @@ T = TypeVar("T")
 Recovering = Generator[None, None, T]
 
 _INCIDENTS_KEPT = 100
+_STEPPING = ("reset", "step", "replay")
+"""What the actions of an episode can make an environment fail in."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _MOST_DOUBLINGS = 32  # more would overflow
 
@@ -306,12 +308,8 @@ class Supervisor:
         if env_id is not None:
             self._strikes[env_id] = self._strikes.get(env_id, 0) + 1
             strikes = max(strikes, self._strikes[env_id])
-            journal = self._site.journal
-            step = place.step if place.phase == "replay" else journal.length(env_id)
-            where = (journal.entries[env_id].num_episodes, step)
-            if self._places.get(env_id) == where:
+            if place.phase in _STEPPING and self._was_there_before(env_id, place):
                 doomed.add(env_id)
-            self._places[env_id] = where
         if strikes > self.policy.max_restarts:
             who = f"env {env_id}" if env_id is not None else f"worker {seat.index}"
             error.add_note(
@@ -320,6 +318,14 @@ class Supervisor:
             )
             raise error
         return doomed
+
+    def _was_there_before(self, env_id: int, place: Place) -> bool:
+        """Whether an environment has failed at just the step where it failed the last time."""
+        journal = self._site.journal
+        step = place.step if place.phase == "replay" else journal.length(env_id)
+        where = (journal.entries[env_id].num_episodes, step)
+        before, self._places[env_id] = self._places.get(env_id), where
+        return before == where
 
     def _pause(self, seat: Seat, place: Place) -> Recovering[None]:
         """Longer after each failure, and not at all after the first."""
