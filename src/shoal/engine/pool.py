@@ -499,6 +499,7 @@ class Pool:
                 return False
             reply = seat.worker.take()
         except WorkerError as death:
+            flight.replies.clear()  # the whole command will be carried out again
             flight.recovery, flight.cause = self.supervisor.recover(seat, death), death
             return True
         except Exception as trouble:

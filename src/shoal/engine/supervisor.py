@@ -169,6 +169,8 @@ class Supervisor:
                 raise error  # what it returned is lost, and it may do the same again
             flight.was_retried = True
         flight.command = self._again(command)
+        if isinstance(command, Step) and not command.everyone:
+            self._ask(seat, flight.sent)
         seat.worker.put(flight.command)
 
     def _again(self, command: Command) -> Command:
@@ -230,7 +232,7 @@ class Supervisor:
 
     def _reissue_for(self, seat: Seat, env_ids: Sequence[int]) -> None:
         """Put the command once more, for these environments only."""
-        flight, site = seat.flight, self._site
+        flight = seat.flight
         assert flight is not None
         command = flight.command
         if isinstance(command, Reset):
@@ -240,9 +242,14 @@ class Supervisor:
             seat.worker.put(again)
             return
         assert isinstance(command, Step)
-        site.rows.asked[list(seat.env_ids)] = 0
-        site.rows.asked[env_ids] = [1 + slot for slot in site.slots.next_for(env_ids)]
+        self._ask(seat, env_ids)
         seat.worker.put(replace(command, everyone=False, columns=()))
+
+    def _ask(self, seat: Seat, env_ids: Sequence[int]) -> None:
+        """Mark those of a worker's environments that its next step is for."""
+        rows, slots = self._site.rows, self._site.slots.next_for(env_ids)
+        rows.asked[list(seat.env_ids)] = 0
+        rows.asked[list(env_ids)] = [1 + slot for slot in slots]
 
     # --- both -------------------------------------------------------------------------------
 
