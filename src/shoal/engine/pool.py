@@ -499,7 +499,7 @@ class Pool:
                 return False
             reply = seat.worker.take()
         except WorkerError as death:
-            flight.replies.clear()  # the whole command will be carried out again
+            flight.start_over()
             flight.recovery, flight.cause = self.supervisor.recover(seat, death), death
             return True
         except Exception as trouble:
@@ -522,7 +522,7 @@ class Pool:
         except Exception as trouble:
             flight.trouble, flight.landed = trouble, True
         except BaseException:  # Ctrl-C: what is half rebuilt is rebuilt once more
-            flight.replies.clear()
+            flight.start_over()
             interrupted = flight.cause or WorkerDied(
                 f"the restart of worker {seat.index} was interrupted.", worker=seat.index
             )
@@ -535,8 +535,8 @@ class Pool:
         assert flight is not None
         if flight.trouble is not None:
             self._troubles.append(flight.trouble)
-            seat.queued = []
-            flight.failed = set(seat.env_ids)
+            if not flight.failed:  # the worker itself is lost
+                seat.queued, flight.failed = [], set(seat.env_ids)
         else:
             seat.failures = 0
         for reply in flight.replies:

@@ -30,6 +30,11 @@ class Flight:
     failed: set[int] = field(default_factory=set)
     """The environments for which it came to nothing."""
 
+    def start_over(self) -> None:
+        """Forget what was answered: the command will be carried out again, for everyone."""
+        self.replies.clear()
+        self.failed.clear()
+
 
 @dataclass(slots=True)
 class Seat:

@@ -40,7 +40,7 @@ from shoal.engine.results import Reader
 from shoal.engine.rows import Rows
 from shoal.engine.seat import Seat
 from shoal.engine.slots import Slots
-from shoal.errors import ConfigError, EnvRaised, WorkerError, WorkerTimeout
+from shoal.errors import ConfigError, EnvRaised, WorkerDied, WorkerError, WorkerTimeout
 
 log = logging.getLogger("shoal")
 
@@ -140,7 +140,7 @@ class Supervisor:
                 replayed = yield from self._restore(seat, seat.env_ids, doomed)
                 break
             except WorkerError as again:
-                error, place = again, seat.worker.at()
+                error, place = again, _place(seat, again)
                 incident = self._note(seat, error, place)
         for one in {id(first): first, id(incident): incident}.values():
             one.outcome = "replayed" if replayed else "restarted"
@@ -203,11 +203,14 @@ class Supervisor:
 
     def _mend(self, seat: Seat, failures: Sequence[Failure]) -> Recovering[None]:
         begun, env_ids = time.perf_counter(), sorted({i for one in failures for i in one.env_ids})
+        flight = seat.flight
+        assert flight is not None
+        flight.failed.update(env_ids)  # should they be given up; their mates have done their part
         incidents: list[Incident] = []
         for failure in failures:
             error = failure.as_error(seat.index, seat.worker.pid)
             place = Place(failure.env_ids[0], failure.phase, failure.length)
-            incidents.append(self._note(seat, error, place, failure))
+            incidents.append(self._note(seat, error, place, failure.env_ids))
             self._charge(seat, place, error, incidents[-1])
         while True:
             try:
@@ -219,15 +222,16 @@ class Supervisor:
                 yield from self._restore(seat, env_ids, set(env_ids))
                 break
             except EnvRaised as again:
-                incidents.append(self._note(seat, again, place))
+                place = _place(seat, again)
+                incidents.append(self._note(seat, again, place, again.env_ids))
                 self._charge(seat, place, again, incidents[-1])
             except WorkerError as gone:
-                assert seat.flight is not None
-                seat.flight.replies.clear()  # its mates will take this step again
+                flight.start_over()  # its mates will take this step again
                 yield from self.recover(seat, gone)
                 return
         for incident in incidents:
             incident.outcome, incident.took_s = "restarted", time.perf_counter() - begun
+        flight.failed.difference_update(env_ids)
         self._reissue_for(seat, env_ids)
 
     def _reissue_for(self, seat: Seat, env_ids: Sequence[int]) -> None:
@@ -346,15 +350,16 @@ class Supervisor:
             yield
 
     def _note(
-        self, seat: Seat, error: Exception, place: Place, failure: Failure | None = None
+        self, seat: Seat, error: Exception, place: Place, env_ids: Sequence[int] | None = None
     ) -> Incident:
-        kind = "raised" if failure is not None else "died"
-        kind = "hung" if isinstance(error, WorkerTimeout) else kind
+        """Write down what happened to these environments (None: to all of a worker)."""
+        kind = "hung" if isinstance(error, WorkerTimeout) else "raised"
+        kind = "died" if isinstance(error, WorkerDied) else kind
         incident = Incident(
             time=time.time(),
             kind=kind,
             worker=seat.index,
-            env_ids=tuple(seat.env_ids) if failure is None else failure.env_ids,
+            env_ids=tuple(seat.env_ids if env_ids is None else env_ids),
             env_id=None if place.phase in ("idle", "start") else place.env_id,
             phase=place.phase,
             cause=str(error),
@@ -392,6 +397,13 @@ class Supervisor:
             "num_incidents": self.num_incidents,
             "incidents": [asdict(incident) for incident in self.incidents],
         }
+
+
+def _place(seat: Seat, error: WorkerError) -> Place:
+    """What a worker was at when it, or an environment that it was building, failed."""
+    if isinstance(error, EnvRaised):
+        return Place(error.env_ids[0], error.phase, 0)
+    return seat.worker.at()
 
 
 def _answer(seat: Seat) -> Recovering[Reply]:
