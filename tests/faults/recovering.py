@@ -14,13 +14,15 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
 import shoal
 from shoal.seeding import env_seed
 from shoal.testing import CountingWorld
+from shoal.testing.mishap import ACTS
 from shoal.testing.worlds import decode
 from trace_of import assert_same
 
@@ -28,6 +30,58 @@ from trace_of import assert_same
 def worlds(count: int, kind: Callable[..., Any] = CountingWorld, **kwargs: Any) -> list[Any]:
     """Factories of counting worlds, each with its own tag."""
     return [functools.partial(kind, tag, **kwargs) for tag in range(count)]
+
+
+def hold_the_interpreter(text: str) -> None:
+    """A loop in C that never lets another thread, or a signal handler, have its turn."""
+    sum(range(10**18))
+
+
+class Scripted(CountingWorld):
+    """Follows a script of failures, one after the other, through all its lives.
+
+    An entry names a phase ("construct", "reset", "step", "step 3", "call") and what is done when
+    it comes next. How far the script has got is kept in a file.
+    """
+
+    acts: ClassVar[dict[str, Callable[[str], None]]] = ACTS | {"hold": hold_the_interpreter}
+
+    def __init__(
+        self, tag: int, *, folder: Any, script: Sequence[tuple[str, str]] = (), **kwargs: Any
+    ) -> None:
+        self.script, self._book = script, Path(folder) / f"book-{tag}"
+        self._act("construct")
+        super().__init__(tag, **kwargs)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._act("reset")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        self._act("step", f"step {self._record.step + 1}")
+        return super().step(action)
+
+    def poke(self) -> str:
+        self._act("call")
+        return f"poked {self.tag}"
+
+    def _act(self, *names: str) -> None:
+        done = self._book.stat().st_size if self._book.exists() else 0
+        if done < len(self.script) and self.script[done][0] in names:
+            with self._book.open("ab") as book:
+                book.write(b".")
+            self.acts[self.script[done][1]](f"scripted, {names[0]}")
+
+
+def cast(
+    count: int, culprit: int, folder: Path, script: Sequence[tuple[str, str]], **kwargs: Any
+) -> list[Any]:
+    """Factories of which one follows a script."""
+    factories = worlds(count, **kwargs)
+    factories[culprit] = functools.partial(
+        Scripted, culprit, folder=folder, script=tuple(script), **kwargs
+    )
+    return factories
 
 
 def kill_worker(envs: shoal.VectorEnv, worker: int) -> None:
