@@ -581,6 +581,7 @@ class Pool:
         else:
             self._slots.turn([env_id for env_id in command.slots if env_id not in failed])
         self._journal.begin(done, command.args)
+        self.supervisor.was_reset(done)
         self._resets_next[done] = False
 
     def _record_step(self, env_ids: Sequence[int] | None, objects: dict[int, Any]) -> None:

@@ -50,6 +50,8 @@ class Seat:
     """Info columns that the worker has not been told of."""
     failures: int = 0
     """How often it had to be replaced since it last answered."""
+    given_up: WorkerError | None = None
+    """Why it is not replaced any more; whatever is asked of it, this is the answer."""
     spent_ns: int = 0
     """How long those who sat here before were executing commands."""
     patience_s: float = 0.0

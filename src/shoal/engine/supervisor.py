@@ -126,6 +126,8 @@ class Supervisor:
 
     def recover(self, seat: Seat, error: WorkerError) -> Recovering[None]:
         """Replace a worker that has died or hung, and let it carry on with its command."""
+        if seat.given_up is not None:
+            raise seat.given_up
         place = seat.worker.at()
         incident = self._note(seat, error, place)
         if self.policy.on_failure == "raise" or not self._site.loses_workers:
@@ -133,7 +135,11 @@ class Supervisor:
         begun, first = time.perf_counter(), incident
         while True:
             seat.failures += 1
-            doomed = self._charge(seat, place, error, incident)
+            try:
+                doomed = self._charge(seat, place, error, incident)
+            except WorkerError as final:
+                seat.given_up = final
+                raise
             try:
                 yield from self._pause(seat, place)
                 yield from self._replace(seat)
@@ -297,6 +303,10 @@ class Supervisor:
         if how.is_lost:
             self._lost.add(env_id)
         return how
+
+    def was_reset(self, env_ids: Sequence[int]) -> None:
+        """Explicit resets: a loss that was not told until now never will be."""
+        self._lost.difference_update(env_ids)
 
     def finished(self, env_ids: Sequence[int]) -> None:
         """Episodes have ended: their environments start with a clean sheet."""
