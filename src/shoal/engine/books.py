@@ -6,8 +6,8 @@ its next step. They are brought up to date when flights have landed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -22,6 +22,16 @@ from shoal.engine.rows import Rows
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.slots import Slots
 from shoal.layout import Array
+
+
+class Witness(Protocol):
+    """Who wants to hear of episodes."""
+
+    def finished(self, env_ids: Sequence[int]) -> None:
+        """Episodes have ended."""
+
+    def was_reset(self, env_ids: Sequence[int]) -> None:
+        """Environments were reset because the caller said so."""
 
 
 class Books:
@@ -50,10 +60,8 @@ class Books:
         books._any_resets_next = bool(books.resets_next.any())
         return books
 
-    def record(
-        self, landed: Sequence[tuple[Seat, Flight]], on_ends: Callable[[Sequence[int]], None]
-    ) -> None:
-        """Write down what environments have done, unless it failed; `on_ends` hears of ends."""
+    def record(self, landed: Sequence[tuple[Seat, Flight]], witness: Witness) -> None:
+        """Write down what environments have done, unless it failed."""
         stepped: list[int] = []
         objects: dict[int, Any] = {}
         for seat, flight in landed:
@@ -63,7 +71,7 @@ class Books:
                 stepped += [i for i in ids if i not in failed] if failed else ids
                 objects.update(command.objects or {})
             elif type(command) is Reset:
-                self._record_reset(command, failed)
+                self._record_reset(command, failed, witness)
             elif type(command) is SetAttr:
                 values = {i: v for i, v in command.values.items() if i not in failed}
                 self.journal.set_attr(command.name, values)
@@ -71,9 +79,9 @@ class Books:
                 self.journal.plan({i: a for i, a in command.args.items() if i not in failed})
         if stepped:
             everyone = len(stepped) == self.num_envs and not landed[0][1].sent
-            self._record_step(None if everyone else stepped, objects, on_ends)
+            self._record_step(None if everyone else stepped, objects, witness)
 
-    def _record_reset(self, command: Reset, failed: set[int]) -> None:
+    def _record_reset(self, command: Reset, failed: set[int], witness: Witness) -> None:
         done = [env_id for env_id in command.args if env_id not in failed]
         if len(done) == self.num_envs:
             self.slots.turn_all()
@@ -81,12 +89,10 @@ class Books:
             self.slots.turn([env_id for env_id in command.slots if env_id not in failed])
         self.journal.begin(done, command.args)
         self.resets_next[done] = False
+        witness.was_reset(done)
 
     def _record_step(
-        self,
-        env_ids: Sequence[int] | None,
-        objects: dict[int, Any],
-        on_ends: Callable[[Sequence[int]], None],
+        self, env_ids: Sequence[int] | None, objects: dict[int, Any], witness: Witness
     ) -> None:
         journal, rows, ids = self.journal, self.rows, slice(None) if env_ids is None else env_ids
         if env_ids is None:
@@ -109,7 +115,7 @@ class Books:
                 journal.begin(those)
             else:
                 journal.end(those)
-            on_ends(those)
+            witness.finished(those)
         if env_ids is None:
             self._any_resets_next = any_ended and self.mode is AutoresetMode.NEXT_STEP
         else:

@@ -79,6 +79,8 @@ class Cell:
         self.objects: dict[int, tuple[Any, ...]] = {}
         """Parts of the observation that have no row, by env id, until the worker sends them."""
         self.final_objects: dict[int, tuple[Any, ...]] = {}
+        self._lost_objects: tuple[Any, ...] = ()
+        """The same of the last known observation, until its loss is told."""
 
     @property
     def observation_space(self) -> gymnasium.Space[Any]:
@@ -168,7 +170,8 @@ class Cell:
         desk.rows.episode_lengths[self._id] = self.length
         if desk.mode is AutoresetMode.SAME_STEP:
             desk.keep_as_final(self._id, slot)
-            self.final_objects.update(self.objects)
+            if self._has_objects:
+                self.final_objects[self._id] = self._lost_objects
             self._put_info(self._id, RESTARTED | {"final_info": RESTARTED})
             self._begin(slot, None)
         else:
@@ -211,7 +214,7 @@ class Cell:
         if how.episode is None:
             generators.put_back(self._holder, how.generator, how.seed)
             self.over, self.lost = how.num_episodes > 0, how.is_lost
-            self.objects = {self._id: how.objects} if how.is_lost and how.objects else {}
+            self._lost_objects = how.objects
             return ""
         return self._replay(how, how.episode, watch)
 

@@ -78,7 +78,8 @@ class Episode:
 
     def each_action(self, layout: Layout) -> list[Any]:
         """Its actions, just as the environment was given them."""
-        objects = [self.objects.get(k) for k in range(self.length)] if self.objects else None
+        has_objects = bool(self.objects) or layout.has_objects
+        objects = [self.objects.get(k) for k in range(self.length)] if has_objects else None
         return each_action(layout, self.actions, objects)
 
 

@@ -236,12 +236,15 @@ class Journal:
         )
 
     def replay(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery | None:
-        """How to bring an environment to where it is; None where that is not known."""
-        episode = self.episode(env_id)
-        if episode is None and self.entries[env_id].num_episodes:
+        """How to bring an environment to where it is; None where that is not known.
+
+        Nor is one brought back whose episode was given up already, told or not.
+        """
+        entry, episode = self.entries[env_id], self.episode(env_id)
+        if entry.is_fresh or (episode is None and entry.num_episodes):
             return None
         recovery = self.standing(env_id, slot, objects)
-        return replace(recovery, attributes=dict(self.entries[env_id].attributes), episode=episode)
+        return replace(recovery, attributes=dict(entry.attributes), episode=episode)
 
     def restart(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery:
         """How to let an environment begin anew, its running episode being lost."""

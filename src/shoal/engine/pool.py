@@ -219,6 +219,7 @@ class Pool:
         ids = list(plan)
         self._check_idle(ids, "reset")
         self._settle()
+        self._free(dict.fromkeys(self.owner[i] for i in ids))  # who may have been restarted
         self._reset_ids = ids if len(ids) < self.num_envs else None
         args = {i: self.books.journal.explicit(i, ResetArgs(*how)) for i, how in plan.items()}
         self.books.journal.note_seeds(plan)
@@ -282,10 +283,7 @@ class Pool:
     def _start(self, commands: Sequence[tuple[Seat, Command]]) -> None:
         """Hand commands to workers, after what these are at; to all of them or to none."""
         self._settle()
-        for seat, _ in commands:
-            if seat.flight is not None:
-                self._traffic.has_answered(seat, None)
-                self._land(seat)
+        self._free(seat for seat, _ in commands)
         self._begun = time.perf_counter()
         for seat, command in commands:
             try:
@@ -293,6 +291,13 @@ class Pool:
             except BaseException:
                 self._settle()
                 raise
+
+    def _free(self, seats: Iterable[Seat]) -> None:
+        """Wait for what these are at, and land it."""
+        for seat in seats:
+            if seat.flight is not None:
+                self._traffic.has_answered(seat, None)
+                self._land(seat)
 
     def await_started(self, timeout_s: float | None) -> bool:
         """Whether all workers have answered, waiting at most so long."""
@@ -350,7 +355,7 @@ class Pool:
                 results.update(reply.results)
             if seat.queued:
                 self._dispatch(seat)
-        self.books.record(landed, self.supervisor.finished)
+        self.books.record(landed, self.supervisor)
         return results
 
     # --- first come, first served -----------------------------------------------------------
@@ -452,8 +457,8 @@ class Pool:
         assert flight is not None
         if flight.trouble is not None:
             self._troubles.append(flight.trouble)
-            seat.queued = []
-            flight.failed = set(seat.env_ids)
+            if not flight.failed:  # the worker itself is lost
+                seat.queued, flight.failed = [], set(seat.env_ids)
         else:
             seat.failures = 0
         for reply in flight.replies:
@@ -462,7 +467,7 @@ class Pool:
             self._troubles += [self.supervisor.error_of(seat, flight, one) for one in failures]
             flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
         if flight.sent:
-            self.books.record([(seat, flight)], self.supervisor.finished)
+            self.books.record([(seat, flight)], self.supervisor)
             if len(self.seats) > 1 and self.together == 1:
                 self._watch_pace(flight)
             self._ready[[i for i in flight.sent if i not in flight.failed]] = True

@@ -30,6 +30,11 @@ class Flight:
     failed: set[int] = field(default_factory=set)
     """The environments for which it came to nothing."""
 
+    def start_over(self) -> None:
+        """Forget what was answered: the command will be carried out again, for everyone."""
+        self.replies.clear()
+        self.failed.clear()
+
 
 @dataclass(slots=True, eq=False)
 class Seat:
@@ -45,6 +50,8 @@ class Seat:
     """Info columns that the worker has not been told of."""
     failures: int = 0
     """How often it had to be replaced since it last answered."""
+    given_up: WorkerError | None = None
+    """Why it is not replaced any more; whatever is asked of it, this is the answer."""
     spent_ns: int = 0
     """How long those who sat here before were executing commands."""
     is_leaving: bool = False

@@ -49,7 +49,10 @@ Check = Callable[[Built], None]
 """Raises where rebuilt environments have other spaces than their pool."""
 
 _INCIDENTS_KEPT = 100
+_STEPPING = ("reset", "step", "replay")
+"""What the actions of an episode can make an environment fail in."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+_MOST_DOUBLINGS = 32  # more would overflow
 
 
 class Supervisor:
@@ -72,6 +75,8 @@ class Supervisor:
 
     def recover(self, seat: Seat, error: WorkerError) -> Recovering[None]:
         """Replace a worker that has died or hung, and let it carry on with its command."""
+        if seat.given_up is not None:
+            raise seat.given_up
         place = seat.worker.at()
         incident = self._note(seat, error, place)
         if self.plan.policy.on_failure == "raise" or not self._crew.loses_workers:
@@ -79,14 +84,18 @@ class Supervisor:
         begun, first = time.perf_counter(), incident
         while True:
             seat.failures += 1
-            doomed = self._charge(seat, place, error, incident)
+            try:
+                doomed = self._charge(seat, place, error, incident)
+            except WorkerError as final:
+                seat.given_up = final
+                raise
             try:
                 yield from self._pause(seat, place)
                 yield from self._replace(seat)
                 replayed = yield from self._restore(seat, seat.env_ids, doomed)
                 break
             except WorkerError as again:
-                error, place = again, seat.worker.at()
+                error, place = again, _place(seat, again)
                 incident = self._note(seat, error, place)
         for one in {id(first): first, id(incident): incident}.values():
             one.outcome = "replayed" if replayed else "restarted"
@@ -114,6 +123,8 @@ class Supervisor:
                 raise error  # what it returned is lost, and it may do the same again
             flight.was_retried = True
         flight.command = self._again(command)
+        if isinstance(command, Step) and not command.everyone:
+            self._ask(seat, flight.sent)
         seat.worker.put(flight.command)
 
     def _again(self, command: Command) -> Command:
@@ -146,6 +157,9 @@ class Supervisor:
 
     def _mend(self, seat: Seat, failures: Sequence[Failure]) -> Recovering[None]:
         begun, env_ids = time.perf_counter(), sorted({i for one in failures for i in one.env_ids})
+        flight = seat.flight
+        assert flight is not None
+        flight.failed.update(env_ids)  # should they be given up; their mates have done their part
         incidents: list[Incident] = []
         for failure in failures:
             error = failure.as_error(seat.index, seat.worker.pid)
@@ -162,21 +176,21 @@ class Supervisor:
                 yield from self._restore(seat, env_ids, set(env_ids))
                 break
             except EnvRaised as again:
-                place = Place(again.env_ids[0], "construct", 0)
-                incidents.append(self._note(seat, again, place))
+                place = _place(seat, again)
+                incidents.append(self._note(seat, again, place, failures[0]))
                 self._charge(seat, place, again, incidents[-1])
             except WorkerError as gone:
-                assert seat.flight is not None
-                seat.flight.replies.clear()  # its mates will take this step again
+                flight.start_over()  # its mates will take this step again
                 yield from self.recover(seat, gone)
                 return
         for incident in incidents:
             incident.outcome, incident.took_s = "restarted", time.perf_counter() - begun
+        flight.failed.difference_update(env_ids)
         self._reissue_for(seat, env_ids)
 
     def _reissue_for(self, seat: Seat, env_ids: Sequence[int]) -> None:
         """Put the command once more, for these environments only."""
-        flight, books = seat.flight, self.books
+        flight = seat.flight
         assert flight is not None
         command = flight.command
         if isinstance(command, Reset):
@@ -186,9 +200,14 @@ class Supervisor:
             seat.worker.put(again)
             return
         assert isinstance(command, Step)
-        books.rows.asked[list(seat.env_ids)] = 0
-        books.rows.asked[env_ids] = [1 + slot for slot in books.slots.next_for(env_ids)]
+        self._ask(seat, env_ids)
         seat.worker.put(replace(command, everyone=False, columns=()))
+
+    def _ask(self, seat: Seat, env_ids: Sequence[int]) -> None:
+        """Mark those of a worker's environments that its next step is for."""
+        asked, slots = self.books.rows.asked, self.books.slots.next_for(env_ids)
+        asked[list(seat.env_ids)] = 0
+        asked[list(env_ids)] = [1 + slot for slot in slots]
 
     # --- both -------------------------------------------------------------------------------
 
@@ -198,13 +217,10 @@ class Supervisor:
         Returns whether nothing was lost.
         """
         how: dict[int, Recovery] = {}
-        replayed: list[int] = []
-        replays = self.plan.policy.on_failure == "replay"
         for env_id in env_ids:
-            again = self.books.replay_of(env_id) if replays and env_id not in doomed else None
+            again = None if env_id in doomed else self._replay_of(env_id)
             how[env_id] = again or self.restart_of(env_id)
-            if again is not None and again.num_episodes:
-                replayed.append(env_id)
+        replayed = [env_id for env_id, one in how.items() if one.episode is not None]
         seat.worker.put(Restore(how))
         problems = (yield from _answer(seat)).results
         differing = {i: problems[i] for i in replayed if problems[i]}
@@ -213,7 +229,17 @@ class Supervisor:
             seat.worker.put(Restore({env_id: self.restart_of(env_id) for env_id in differing}))
             yield from _answer(seat)
         self.num_replays += len(replayed) - len(differing)
-        return bool(replayed) and not differing
+        is_any_lost = any(one.is_lost for one in how.values())
+        return bool(replayed) and not differing and not is_any_lost
+
+    def _replay_of(self, env_id: int) -> Recovery | None:
+        if self.plan.policy.on_failure != "replay":
+            return None
+        how = self.books.replay_of(env_id)
+        if how is None and not self.books.journal.entries[env_id].is_fresh:
+            limit = self.plan.policy.replay_limit_steps
+            self._warn({env_id: f"its episode is longer than replay_limit_steps ({limit})"})
+        return how
 
     def restart_of(self, env_id: int) -> Recovery:
         """How to let an environment begin anew; the loss of its episode is still to be reported."""
@@ -222,6 +248,10 @@ class Supervisor:
         if how.is_lost:
             self._lost.add(env_id)
         return how
+
+    def was_reset(self, env_ids: Sequence[int]) -> None:
+        """Explicit resets: a loss that was not told until now never will be."""
+        self._lost.difference_update(env_ids)
 
     def finished(self, env_ids: Sequence[int]) -> None:
         """Episodes have ended: their environments start with a clean sheet."""
@@ -241,12 +271,8 @@ class Supervisor:
         if env_id is not None:
             self._strikes[env_id] = self._strikes.get(env_id, 0) + 1
             strikes = max(strikes, self._strikes[env_id])
-            journal = self.books.journal
-            step = place.step if place.phase == "replay" else journal.length(env_id)
-            where = (journal.entries[env_id].num_episodes, step)
-            if self._places.get(env_id) == where:
+            if place.phase in _STEPPING and self._was_there_before(env_id, place):
                 doomed.add(env_id)
-            self._places[env_id] = where
         if strikes > self.plan.policy.max_restarts:
             who = f"env {env_id}" if env_id is not None else f"worker {seat.index}"
             error.add_note(
@@ -256,12 +282,21 @@ class Supervisor:
             raise error
         return doomed
 
+    def _was_there_before(self, env_id: int, place: Place) -> bool:
+        """Whether an environment has failed at just the step where it failed the last time."""
+        journal = self.books.journal
+        step = place.step if place.phase == "replay" else journal.length(env_id)
+        where = (journal.entries[env_id].num_episodes, step)
+        before, self._places[env_id] = self._places.get(env_id), where
+        return before == where
+
     def _pause(self, seat: Seat, place: Place) -> Recovering[None]:
         """Longer after each failure, and not at all after the first."""
         count = max(self._strikes.get(place.env_id, 0), seat.failures)
         if count < 2:
             return
-        until = time.monotonic() + min(_FIRST_PAUSE_S * 2 ** (count - 2), _LONGEST_PAUSE_S)
+        doublings = min(count - 2, _MOST_DOUBLINGS)
+        until = time.monotonic() + min(_FIRST_PAUSE_S * 2**doublings, _LONGEST_PAUSE_S)
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, seat.patience_s))
             yield
@@ -333,8 +368,8 @@ class Supervisor:
         self._has_warned = True
         env_id, problem = next(iter(differing.items()))
         log.warning(
-            "env %d could not be replayed: %s. Environments whose episodes do not follow from "
-            "their generator, options and actions alone are restarted instead.",
+            "env %d could not be replayed: %s. Environments whose episodes are too long, or do not "
+            "follow from their generator, options and actions alone, are restarted instead.",
             env_id,
             problem,
         )
@@ -348,6 +383,13 @@ class Supervisor:
             "num_incidents": self.num_incidents,
             "incidents": [asdict(incident) for incident in self.incidents],
         }
+
+
+def _place(seat: Seat, error: WorkerError) -> Place:
+    """What a worker was at when it, or an environment that it was building, failed."""
+    if isinstance(error, EnvRaised):
+        return Place(error.env_ids[0], error.phase, 0)
+    return seat.worker.at()
 
 
 def _answer(seat: Seat) -> Recovering[Reply]:

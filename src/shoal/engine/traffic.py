@@ -54,6 +54,7 @@ class Traffic:
                 return False
             reply = seat.worker.take()
         except WorkerError as death:
+            flight.start_over()
             flight.recovery, flight.cause = self._supervisor.recover(seat, death), death
             return True
         except Exception as trouble:
@@ -76,7 +77,7 @@ class Traffic:
         except Exception as trouble:
             flight.trouble, flight.landed = trouble, True
         except BaseException:  # Ctrl-C: what is half rebuilt is rebuilt once more
-            flight.replies.clear()
+            flight.start_over()
             interrupted = flight.cause or WorkerDied(
                 f"the restart of worker {seat.index} was interrupted.", worker=seat.index
             )
