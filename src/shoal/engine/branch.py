@@ -40,7 +40,6 @@ def branch(pool: Pool, env_id: int, into_ids: Sequence[int]) -> None:
     problems = {}
     for seat, part in pool.by_seat(how):
         problems.update(pool.ask(seat, Restore(part)))
-    pool.supervisor.num_replays += sum(not problem for problem in problems.values())
     books.branch(env_id, [target for target in into_ids if not problems[target]])
     failed = [target for target in into_ids if problems[target]]
     if failed:

@@ -37,6 +37,12 @@ RESTARTED = {"restarted": True}
 """The info of a step that reports the loss of an episode."""
 
 
+_RESET_FIRST = (
+    "the episode is over and autoreset is disabled. Reset it first, for example with "
+    'reset(options={"reset_mask": terminations | truncations}).'
+)
+
+
 class EpisodeOver(ContractError):
     """Stepped on after an episode's end, where nothing resets by itself."""
 
@@ -156,10 +162,7 @@ class Cell:
         if self.lost:
             return self._report_loss(slot)
         if self._desk.mode is AutoresetMode.DISABLED:
-            raise EpisodeOver(
-                "the episode is over and autoreset is disabled. Reset it first, for example with "
-                'reset(options={"reset_mask": terminations | truncations}).'
-            )
+            raise EpisodeOver(_RESET_FIRST)
         self._begin(slot, None)
         return 0.0, False, False
 
@@ -205,7 +208,7 @@ class Cell:
         if info:
             self._put_info(self._id, info)
 
-    def restore(self, how: Recovery, watch: Callable[[int], None]) -> str:
+    def restore(self, env_id: int, how: Recovery, watch: Callable[[int], None]) -> str:
         """Bring a fresh environment to where it was; why that was not possible, if it was not."""
         for name, value in how.attributes.items():
             self.set_attr(name, {self._id: value})
@@ -282,6 +285,7 @@ class BatchedCell:
         self.episode = 0
         self.lost = False
         self._reset_next: ResetArgs | None = None
+        self._lost_objects: dict[int, tuple[Any, ...]] = {}
         self._over = np.zeros(env.num_envs, dtype=np.bool_)
         self._returns = np.zeros(env.num_envs, dtype=np.float64)
         self._lengths = np.zeros(env.num_envs, dtype=np.int64)
@@ -339,28 +343,36 @@ class BatchedCell:
             self._desk.carry_over(self.env_ids[k], slot)
         self._report(slot, observations, infos, np.flatnonzero(mask))
 
-    def restore(self, how: Recovery, watch: Callable[[int], None]) -> str:
+    def restore(self, env_id: int, how: Recovery, watch: Callable[[int], None]) -> str:
         """All its episodes are lost: those of a vector environment cannot be replayed one by one.
 
         Called once for each of its rows.
         """
         for name, value in how.attributes.items():
-            self.set_attr(name, dict.fromkeys(self.env_ids, value))
+            self.set_attr(name, {env_id: value})
         if how.num_episodes:
             self.lost, self._reset_next = True, self._reset_next or how.next_reset or ResetArgs()
+        k = env_id - self.env_ids[0]
+        self._returns[k], self._lengths[k] = how.episode_return, how.length
+        self._lost_objects[env_id] = how.objects
         return "it is part of a vector environment" if how.episode is not None else ""
 
     def _report_loss(self, slot: int) -> list[Outcome]:
-        self.lost = False
-        for env_id in self.env_ids:
-            if self._desk.mode is AutoresetMode.SAME_STEP:
-                self._desk.keep_as_final(env_id, slot)
+        desk, self.lost = self._desk, False
+        is_same_step = desk.mode is AutoresetMode.SAME_STEP
+        for k, env_id in enumerate(self.env_ids):
+            desk.rows.episode_returns[env_id] = self._returns[k]
+            desk.rows.episode_lengths[env_id] = self._lengths[k]
+            if is_same_step:
+                desk.keep_as_final(env_id, slot)
+                self.final_objects[env_id] = self._lost_objects.get(env_id, ())
             else:
-                self._desk.carry_over(env_id, slot)
-        if self._desk.mode is AutoresetMode.SAME_STEP:
+                desk.carry_over(env_id, slot)
+        if is_same_step:
             self._restart(slot)
         for env_id in self.env_ids:
-            self._desk.infos.put(env_id, RESTARTED)
+            info: dict[str, Any] = {"final_info": RESTARTED} if is_same_step else {}
+            desk.infos.put(env_id, RESTARTED | info)
         return [(0.0, False, True)] * len(self.env_ids)
 
     def _restart(self, slot: int) -> None:
@@ -373,7 +385,9 @@ class BatchedCell:
         """Step all rows together."""
         if self.lost:
             return self._report_loss(slot)
-        if self._reset_next is not None and self._desk.mode is AutoresetMode.NEXT_STEP:
+        if self._reset_next is not None:
+            if self._desk.mode is AutoresetMode.DISABLED:
+                raise EpisodeOver(_RESET_FIRST)
             self._restart(slot)
             return [(0.0, False, False)] * len(self.env_ids)
         observations, rewards, terminated, truncated, infos = self.env.step(actions)

@@ -120,6 +120,7 @@ class Supervisor:
         command = flight.command
         if isinstance(command, Call) and place.phase == "call":
             if flight.was_retried or self.plan.policy.on_failure != "replay":
+                incident.outcome = "raised"
                 raise error  # what it returned is lost, and it may do the same again
             flight.was_retried = True
         flight.command = self._again(command)

@@ -149,7 +149,7 @@ class Share:
             self.mark[MARK_ENV], self.mark[MARK_STEP] = env_id, 0
             self.mark[MARK_SINCE_NS] = time.monotonic_ns()
             try:
-                problem = cell.restore(how, self._watch)
+                problem = cell.restore(env_id, how, self._watch)
             except self._catch as error:
                 problem = f"{type(error).__name__} was raised: {error}"
             self.reply.results[env_id] = problem

@@ -104,8 +104,6 @@ def make(
     of a script or notebook work, and no main guard is needed. `num_workers` is at most the cores
     that may be used, unless you say more. Everything is checked before anything starts.
     """
-    from shoal.engine.backends import Terms
-
     source = resolve(env, env_kwargs, wrappers)
     count = _count_envs(source, num_envs)
     choose("on_failure", on_failure, ON_FAILURE)
@@ -116,8 +114,24 @@ def make(
     _check_numbers(batch_size, step_timeout_s, faults.max_worker_rss_mb, name, count)
     if seed is not None:
         seeds_of(seed, count)
-    terms = Terms(
-        autoreset=as_mode(autoreset),
+    terms = make_terms(source, as_mode(autoreset), faults, step_timeout_s, start_method)
+    policy = faults.policy(on_failure)
+    pool = make_pool(source, name, count, num_workers, terms, copy=copy, policy=policy)
+    return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)
+
+
+def make_terms(
+    source: Resolved,
+    autoreset: AutoresetMode,
+    faults: Faults,
+    step_timeout_s: float | None,
+    start_method: str | None,
+) -> Terms:
+    """What every worker must know."""
+    from shoal.engine.backends import Terms
+
+    return Terms(
+        autoreset=autoreset,
         check_finite=faults.check_finite,
         start_timeout_s=faults.start_timeout_s,
         step_timeout_s=step_timeout_s,
@@ -125,9 +139,6 @@ def make(
         preload=("numpy", "gymnasium", "shoal.engine.backends.process.inside", *source.preload),
         watches_memory=faults.max_worker_rss_mb is not None,
     )
-    policy = faults.policy(on_failure)
-    pool = make_pool(source, name, count, num_workers, terms, copy=copy, policy=policy)
-    return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)
 
 
 def make_pool(

@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -155,15 +154,7 @@ class ProcessBackend:
         fds = (theirs.fileno(), self._signals.fd, self._store.memory.fd)
         channel, signals, store = (os.dup(fd) for fd in fds)
         number = order.build.assignment.worker
-        outfit = Outfit(
-            number,
-            os.getpid(),
-            channel,
-            signals,
-            store,
-            is_fork_of_caller=True,
-            is_of_lasting_thread=threading.current_thread() is threading.main_thread(),
-        )
+        outfit = Outfit(number, os.getpid(), channel, signals, store, is_fork_of_caller=True)
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()

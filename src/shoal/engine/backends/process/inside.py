@@ -110,6 +110,8 @@ class SignalChannel:
         places = order.names or (header.place(number, 0), header.place(number, 1), header.bell)
         self._go, self._done, *bell = (Semaphore.open(place) for place in places)
         self._bell = bell[0] if bell else None
+        for semaphore in (self._go, self._done):
+            semaphore.unlink()  # nobody else needs their names
         self._words, self._common = header.words(number), header.common
         self._pipe, self._order, self._parent_pid = pipe, order, outfit.parent_pid
         self._store = Memory(outfit.store_fd)

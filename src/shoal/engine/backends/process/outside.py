@@ -42,6 +42,7 @@ from shoal.engine.commands import (
     Factory,
     Failure,
     Place,
+    Release,
     Reply,
     Step,
     place_of,
@@ -173,6 +174,8 @@ class ProcessWorker:
         elif type(command) is Attach:
             self._put_attach(command)
         else:
+            if type(command) is Release:
+                self._env_ids = tuple(i for i in self._env_ids if i not in command.env_ids)
             self._send(cloudpickle.dumps(command, protocol=5))
 
     def put_build(self, command: Build, factories: Parcel) -> None:
@@ -348,4 +351,6 @@ def _relog(record: logging.LogRecord) -> None:
 def _listed(env_ids: Sequence[int]) -> str:
     if len(env_ids) == 1:
         return f"env {env_ids[0]}"
-    return f"envs {env_ids[0]} to {env_ids[-1]}"
+    if env_ids[-1] - env_ids[0] + 1 == len(env_ids):
+        return f"envs {env_ids[0]} to {env_ids[-1]}"
+    return f"envs {', '.join(map(str, env_ids))}"
