@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.engine.signals import SEMAPHORE_BYTES
 
 WORDS = 16
-OP, SLOT, HAS_REPLY, BUSY_NS = 4, 5, 6, 7
+OP, SLOT, HAS_REPLY, BUSY_NS, ANSWERED = 4, 5, 6, 7, 8
 """Words of a worker; the first ones are its mark."""
 STEP_ALL, STEP_SOME, MESSAGE, END = range(4)
 """What the word OP says: the kinds of command."""

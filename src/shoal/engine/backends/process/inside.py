@@ -16,6 +16,7 @@ import cloudpickle
 
 from shoal.engine import launch
 from shoal.engine.backends.process.header import (
+    ANSWERED,
     BUSY_NS,
     END,
     HAS_REPLY,
@@ -150,6 +151,7 @@ class SignalChannel:
         self._words[BUSY_NS] = self.share.busy_ns
         self._words[HAS_REPLY] = reply is not None
         payload = None if reply is None else dump_reply(reply)
+        self._words[ANSWERED] += 1
         self._done.release()
         if self._bell is not None and self._common[LISTENING]:
             self._bell.release()
