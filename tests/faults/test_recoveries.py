@@ -91,11 +91,12 @@ def test_ctrl_c_in_recv_during_a_recovery_loses_nothing(on_failure: str, tmp_pat
             assert [decode(row).step for row in batch.observations[2:]] == [1, 1]
 
 
-def test_ctrl_c_at_any_moment_never_takes_an_answer_away(scale: Scale) -> None:
+@pytest.mark.parametrize("backend", ["process", "thread"])
+def test_ctrl_c_at_any_moment_never_takes_an_answer_away(backend: str, scale: Scale) -> None:
     draw = random.Random(0)
-    with shoal.make(worlds(4, work_s=0.0005), backend="process", num_workers=2) as envs:
+    with shoal.make(worlds(4, work_s=0.0005), backend=backend, num_workers=2) as envs:
         envs.reset(seed=0)
-        for _ in range(scale(short=60, full=2000)):
+        for _ in range(scale(short=60, full=1000)):
             with ctrl_c_after(draw.uniform(0.0005, 0.01)), pytest.raises(KeyboardInterrupt):
                 while True:
                     envs.step(ZEROS)
