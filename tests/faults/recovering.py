@@ -44,7 +44,11 @@ class Scripted(CountingWorld):
     it comes next. How far the script has got is kept in a file.
     """
 
-    acts: ClassVar[dict[str, Callable[[str], None]]] = ACTS | {"hold": hold_the_interpreter}
+    acts: ClassVar[dict[str, Callable[[str], object]]] = {
+        **ACTS,
+        "hold": hold_the_interpreter,
+        "none": str,
+    }
 
     def __init__(
         self, tag: int, *, folder: Any, script: Sequence[tuple[str, str]] = (), **kwargs: Any

@@ -18,6 +18,9 @@ from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, serve
 from shoal.errors import WorkerDied
 
+_ON_THE_WAY_S = 0.02
+"""How long to wait for the signal of an answer that is there."""
+
 
 class _Signal:
     """A flag that one thread raises and another waits for, once each."""
@@ -25,7 +28,10 @@ class _Signal:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
-        self.set = self._lock.release
+
+    def set(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it is raised already
+            self._lock.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         return self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
@@ -44,6 +50,9 @@ class ThreadWorker:
         self._command: Command | None = None
         self._reply: Reply | None = None
         self._failures: list[Failure] = []
+        self._num_asked = self._num_answered = 0
+        """What counts as an answer is their number, not a signal: a signal goes with a wait that is
+        interrupted just when it comes."""
         self._thread = threading.Thread(
             target=self._run, name=f"shoal-worker-{number}", daemon=True
         )
@@ -66,15 +75,17 @@ class ThreadWorker:
     def answer(self, reply: Reply | None) -> None:
         self._reply = reply
         self._share.rest()
+        self._num_answered += 1
         self._done.set()
         self._bell.set()
 
     def put(self, command: Command) -> None:
         self._command = command
+        self._num_asked += 1
         self._go.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        if self._error is None and not self._done.wait(timeout_s):
+        if self._error is None and not self._has_answered(timeout_s):
             return False
         if self._error is not None:
             raise WorkerDied(
@@ -84,6 +95,15 @@ class ThreadWorker:
                 phase=self.at().phase,
             ) from self._error
         return True
+
+    def _has_answered(self, timeout_s: float | None) -> bool:
+        if self._num_answered == self._num_asked:
+            self._done.wait(_ON_THE_WAY_S)
+            return True
+        while self._done.wait(timeout_s):
+            if self._num_answered == self._num_asked or self._error is not None:
+                return True
+        return False
 
     def take(self) -> Reply | None:
         reply, self._reply = self._reply, None
@@ -103,8 +123,7 @@ class ThreadWorker:
 
     def end(self) -> None:
         self._command = None
-        with contextlib.suppress(RuntimeError):  # raised if it has not yet taken the last command
-            self._go.set()
+        self._go.set()
 
     def close(self, deadline: float) -> list[Failure]:
         """Wait for the thread; one that hangs in its environment cannot be forced and is left."""

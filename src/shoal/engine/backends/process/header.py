@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.engine.signals import SEMAPHORE_BYTES
 
 WORDS = 16
-OP, SLOT, HAS_REPLY, BUSY_NS, RESIDENT_KB = range(4, 9)
+OP, SLOT, HAS_REPLY, BUSY_NS, RESIDENT_KB, ANSWERED = range(4, 10)
 """Words of a worker; the first ones are its mark."""
 STEP_ALL, STEP_SOME, MESSAGE, END = range(4)
 """What the word OP says: the kinds of command."""

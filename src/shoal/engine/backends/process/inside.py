@@ -17,6 +17,7 @@ import cloudpickle
 
 from shoal.engine import launch
 from shoal.engine.backends.process.header import (
+    ANSWERED,
     BUSY_NS,
     END,
     HAS_REPLY,
@@ -162,6 +163,7 @@ class SignalChannel:
         self._words[HAS_REPLY] = reply is not None
         payload = None if reply is None else dump_reply(reply)
         self.share.rest()
+        self._words[ANSWERED] += 1
         self._done.release()
         if self._bell is not None and self._common[LISTENING]:
             self._bell.release()

@@ -19,6 +19,7 @@ import cloudpickle
 
 from shoal.engine.backends import Terms
 from shoal.engine.backends.process.header import (
+    ANSWERED,
     BUSY_NS,
     END,
     HAS_REPLY,
@@ -157,6 +158,9 @@ class ProcessWorker:
         self._spin_s = signals.spin_s
         self._env_ids = tuple(assignment.ids())
         self._deadline: float | None = time.monotonic() + terms.start_timeout_s
+        self._asked = int(isinstance(child, ForkedChild))  # which knows its first command
+        """Commands so far. What counts as an answer is their number, not a signal: a signal goes
+        with a wait that is interrupted just when it comes."""
 
     def introduce(self, order: Order) -> None:
         """Tell it how it is to work."""
@@ -168,6 +172,7 @@ class ProcessWorker:
         if type(command) is Step and command.is_light:
             words[SLOT] = command.slot
             words[OP] = STEP_ALL if command.everyone else STEP_SOME
+            self._asked += 1
             self._go.release()
         elif type(command) is Build:
             self.put_build(command, self._pack(command.assignment.factories))
@@ -193,30 +198,37 @@ class ProcessWorker:
 
     def _send(self, payload: bytes) -> None:
         self._words[OP] = MESSAGE
+        self._asked += 1
         self._go.release()
         with contextlib.suppress(OSError):  # a death is noticed by whoever waits for the answer
             self._pipe.send_bytes(payload)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         done = self._done
+        if self._has_answered():
+            done.acquire(True, PARK_S)  # its signal is on the way, unless it has gone already
+            return True
         if timeout_s == 0.0:
-            return done.acquire(False) or self._check()
+            return self._check()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        if done.wait(self._spin_s, 0.0):
+        if done.wait(self._spin_s, 0.0) and self._has_answered():
             return True
         while True:
             left = PARK_S if deadline is None else min(PARK_S, deadline - time.monotonic())
-            if done.acquire(True, max(left, 0.0)):
+            if done.acquire(True, max(left, 0.0)) and self._has_answered():
                 return True
             if self._check():
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
+    def _has_answered(self) -> bool:
+        return bool(self._words[ANSWERED] == self._asked)
+
     def _check(self) -> bool:
         """Raise if this worker will never answer; True if it did so at the last moment."""
         if not self._child.is_alive():
-            if self._done.acquire(False):
+            if self._has_answered():
                 return True
             raise self.death()
         phase = self._words[MARK_PHASE]
