@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -163,9 +164,10 @@ def _check_replayed(stats: dict[str, Any]) -> None:
 
 
 def test_a_mujoco_run_with_kills_equals_an_undisturbed_one(
-    mode: str, scale: Scale, figure: Record
+    mode: str, scale: Scale, figure: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)  # where MuJoCo writes its log
     if not FULL and mode != "next_step":
         pytest.skip("one mode is enough for a short run")
     kills = scale(short=2, full=100)

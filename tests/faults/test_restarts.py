@@ -82,7 +82,9 @@ def test_only_the_episodes_of_a_killed_worker_are_lost(
         stats = envs.stats()
     _check_recovered(stats, kills)
     took_s = [one["took_s"] for one in stats["incidents"]]
-    figure("F1", "recovered", f"{kills} of {kills}")
+    deaths = stats["num_incidents"]
+    what = f"recovered, {way.__name__.removesuffix('_run')}, {mode}"
+    figure("F1", what, f"{deaths} of {deaths} deaths ({kills} kills)")
     figure("F1", f"back, {way.__name__.removesuffix('_run')}, {mode}", _times(took_s))
     if FULL:
         assert percentile(took_s, 50) <= BACK_P50_S
