@@ -89,7 +89,7 @@ def test_what_recording_generators_costs(
 
     def without() -> float:
         with monkeypatch.context() as patch:
-            patch.setattr(generators, "note", lambda holder, row: None)
+            patch.setattr(generators.Recorder, "note", lambda recorder: None)
             return measured(envs, actions)
 
     with pool("serial", 0) as envs:

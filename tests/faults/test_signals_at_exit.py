@@ -155,7 +155,6 @@ def test_a_worker_whose_caller_is_gone_says_nothing(tmp_path: Path) -> None:
     assert program.errors == ""
 
 
-@pytest.mark.xfail(reason="what was launched before the interruption is waited for, without limit")
 def test_ctrl_c_between_two_workers_is_raised_at_once(tmp_path: Path) -> None:
     source = """
 import os, signal, threading

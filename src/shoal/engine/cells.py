@@ -103,7 +103,7 @@ class Cell:
         self._step: Callable[[Any], Any] = self.env.step
         self._put_info = desk.infos.put
         self._holder = getattr(self.env, "unwrapped", self.env)
-        self._generator_row = desk.rows.generators[env_id].data
+        self._generator = generators.Recorder(self._holder, desk.rows.generators[env_id].data)
         layout = desk.rows.shape.observation
         self._has_objects = layout.has_objects
         self._writers = [
@@ -187,11 +187,11 @@ class Cell:
         if args is None and self.next_reset is not None:
             args, self.next_reset = self.next_reset, None
         if args is None or args.seed is None:
-            state = generators.note(self._holder, self._generator_row)
+            state = self._generator.note()
             if state is not None:
                 self._desk.generators[self._id] = state
         else:
-            generators.forget(self._generator_row)
+            self._generator.forget()
         if args is None:
             observation, info = self.env.reset()
         else:

@@ -288,7 +288,7 @@ class Pool:
         for seat, command in commands:
             try:
                 self._traffic.launch(seat, command)
-            except BaseException:
+            except Exception:  # Ctrl-C does not wait: what was launched is settled by the next call
                 self._settle()
                 raise
 

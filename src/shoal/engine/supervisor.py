@@ -81,7 +81,7 @@ class Supervisor:
         incident = self._note(seat, error, place)
         if self.plan.policy.on_failure == "raise" or not self._crew.loses_workers:
             raise self._final(error, incident)
-        begun, first = time.perf_counter(), incident
+        begun, incidents = time.perf_counter(), [incident]
         while True:
             seat.failures += 1
             try:
@@ -97,7 +97,8 @@ class Supervisor:
             except WorkerError as again:
                 error, place = again, _place(seat, again)
                 incident = self._note(seat, error, place)
-        for one in {id(first): first, id(incident): incident}.values():
+                incidents.append(incident)
+        for one in incidents:
             one.outcome = "replayed" if replayed else "restarted"
             one.took_s = time.perf_counter() - begun
         self._reissue(seat, place, error, incident)
@@ -231,7 +232,7 @@ class Supervisor:
             yield from _answer(seat)
         self.num_replays += len(replayed) - len(differing)
         is_any_lost = any(one.is_lost for one in how.values())
-        return bool(replayed) and not differing and not is_any_lost
+        return self.plan.policy.on_failure == "replay" and not differing and not is_any_lost
 
     def _replay_of(self, env_id: int) -> Recovery | None:
         if self.plan.policy.on_failure != "replay":
