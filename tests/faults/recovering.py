@@ -95,7 +95,10 @@ def kill_worker(envs: shoal.VectorEnv, worker: int) -> None:
 
 def kill_later(envs: shoal.VectorEnv, worker: int, delay_s: float) -> threading.Timer | None:
     """SIGKILL a worker after a moment, and nobody else, should it be replaced by then."""
-    pidfd = os.pidfd_open(envs._pool.workers[worker].pid)
+    try:
+        pidfd = os.pidfd_open(envs._pool.workers[worker].pid)
+    except ProcessLookupError:  # killed before, and nobody has looked since
+        return None
 
     def kill() -> None:
         try:

@@ -13,33 +13,35 @@ from shoal.engine.rows import Rows
 
 _NEWEST = 0.2
 """Weight of the newest step in the mean."""
-_STEPS_KNOWN = 8
-_TIMES_SLOWER, _SLOW_NS = 10.0, 1e6
-"""From when on an environment is slow: so many times the median, and at least so long."""
+_IN_A_ROW = 8
+_TIMES_SLOWER, _SLOW_NS = 10.0, 1_000_000
+"""A slow step: so many times the median, and at least so long."""
 _LOOK_EVERY = 16
 
 
 class Pace:
-    """Mean time of a step, of each environment."""
+    """How long steps take. Who is slow is so in every step: a machine that is busy with something
+    else makes any of them slow now and then."""
 
     def __init__(self, num_envs: int) -> None:
         self._mean_ns = np.zeros(num_envs)
-        self._count = np.zeros(num_envs, dtype=np.int64)
+        self._streaks = np.zeros(num_envs, dtype=np.int64)
+        """Slow steps in a row."""
+        self._limit_ns = np.inf
         self._looks = 0
 
     def note(self, rows: Rows, env_ids: Sequence[int]) -> bool:
         """Sent steps have been taken; whether it is time to look for slow environments."""
-        took_ns = rows.step_ns[env_ids]
-        weight = np.where(self._count[env_ids] == 0, 1.0, _NEWEST)
-        self._mean_ns[env_ids] += weight * (took_ns - self._mean_ns[env_ids])
-        self._count[env_ids] += 1
+        took_ns, means = rows.step_ns[env_ids], self._mean_ns[env_ids]
+        self._mean_ns[env_ids] = np.where(means > 0, means + _NEWEST * (took_ns - means), took_ns)
+        self._streaks[env_ids] = np.where(took_ns > self._limit_ns, self._streaks[env_ids] + 1, 0)
         self._looks += 1
         return self._looks % _LOOK_EVERY == 0
 
     def slow(self) -> set[int]:
         """Environments whose steps take many times longer than those of most others."""
-        known = self._count >= _STEPS_KNOWN
-        if not known.any():
+        known = self._mean_ns[self._mean_ns > 0]
+        if not len(known):
             return set()
-        limit_ns = max(float(np.median(self._mean_ns[known])) * _TIMES_SLOWER, _SLOW_NS)
-        return set(np.flatnonzero(known & (self._mean_ns > limit_ns)).tolist())
+        self._limit_ns = max(float(np.median(known)) * _TIMES_SLOWER, _SLOW_NS)
+        return set(np.flatnonzero(self._streaks >= _IN_A_ROW).tolist())

@@ -49,6 +49,8 @@ Check = Callable[[Built], None]
 """Raises where rebuilt environments have other spaces than their pool."""
 
 _INCIDENTS_KEPT = 100
+_NOBODYS = ("idle", "start")
+"""What a worker is at when none of its environments is."""
 _STEPPING = ("reset", "step", "replay")
 """What the actions of an episode can make an environment fail in."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
@@ -98,9 +100,7 @@ class Supervisor:
                 error, place = again, _place(seat, again)
                 incident = self._note(seat, error, place)
                 incidents.append(incident)
-        for one in incidents:
-            one.outcome = "replayed" if replayed else "restarted"
-            one.took_s = time.perf_counter() - begun
+        _settle(incidents, "replayed" if replayed else "restarted", time.perf_counter() - begun)
         self._reissue(seat, place, error, incident)
 
     def _replace(self, seat: Seat) -> Recovering[None]:
@@ -185,8 +185,7 @@ class Supervisor:
                 flight.start_over()  # its mates will take this step again
                 yield from self.recover(seat, gone)
                 return
-        for incident in incidents:
-            incident.outcome, incident.took_s = "restarted", time.perf_counter() - begun
+        _settle(incidents, "restarted", time.perf_counter() - begun)
         flight.failed.difference_update(env_ids)
         self._reissue_for(seat, env_ids)
 
@@ -294,7 +293,8 @@ class Supervisor:
 
     def _pause(self, seat: Seat, place: Place) -> Recovering[None]:
         """Longer after each failure, and not at all after the first."""
-        count = max(self._strikes.get(place.env_id, 0), seat.failures)
+        is_known = place.phase not in _NOBODYS
+        count = max(self._strikes.get(place.env_id, 0) if is_known else 0, seat.failures)
         if count < 2:
             return
         doublings = min(count - 2, _MOST_DOUBLINGS)
@@ -314,7 +314,7 @@ class Supervisor:
             kind=kind,
             worker=seat.index,
             env_ids=tuple(seat.env_ids) if failure is None else failure.env_ids,
-            env_id=None if place.phase in ("idle", "start") else place.env_id,
+            env_id=None if place.phase in _NOBODYS else place.env_id,
             phase=place.phase,
             cause=str(error),
         )
@@ -385,6 +385,15 @@ class Supervisor:
             "num_incidents": self.num_incidents,
             "incidents": [asdict(incident) for incident in self.incidents],
         }
+
+
+def _settle(incidents: Sequence[Incident], outcome: str, took_s: float) -> None:
+    """Everything is back: write down how, and tell it once."""
+    for incident in incidents:
+        incident.outcome, incident.took_s = outcome, took_s
+    again = f" ({len(incidents)} times)" if len(incidents) > 1 else ""
+    cause = incidents[0].cause.splitlines()[0]
+    log.warning("%s%s %s within %.2f s.", cause, again, outcome.capitalize(), took_s)
 
 
 def _place(seat: Seat, error: WorkerError) -> Place:
