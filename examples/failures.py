@@ -28,7 +28,7 @@ with shoal.make(one_bad("raise"), num_workers=2) as envs:
 # --8<-- [end:raised]
 
 # --8<-- [start:died]
-with shoal.make(one_bad("sigkill"), num_workers=2) as envs:
+with shoal.make(one_bad("sigkill"), num_workers=2, on_failure="raise") as envs:
     envs.reset(seed=0)
     envs.step(STILL)
     try:
@@ -39,7 +39,8 @@ with shoal.make(one_bad("sigkill"), num_workers=2) as envs:
 # --8<-- [end:died]
 
 # --8<-- [start:hung]
-with shoal.make(one_bad("hang_sleep"), num_workers=2, step_timeout_s=1.0) as envs:
+settings = {"num_workers": 2, "step_timeout_s": 1.0, "on_failure": "raise"}
+with shoal.make(one_bad("hang_sleep"), **settings) as envs:
     envs.reset(seed=0)
     envs.step(STILL)
     try:

@@ -42,6 +42,14 @@ def _warm() -> Iterator[None]:
     zygote.release()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _capsules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Capsules of all that fails on purpose go with the other files of a test run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHOAL_CAPSULES", str(tmp_path_factory.mktemp("capsules")))
+        yield
+
+
 @pytest.fixture(params=SETTINGS, ids=str)
 def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Setting:
     """Every backend, with 1, 2 and 3 workers, and what other systems than Linux get."""

@@ -180,14 +180,13 @@ class Last(CountingWorld):
         return (*super().step(action)[:4], {"deadly": DeadlyInfo()})
 
 
-@pytest.mark.xfail(reason="a worker counts as idle while it sends its answer")
 def test_a_death_in_the_answer_is_one_in_its_phase(figure: Record) -> None:
     with make(Last) as envs:
         envs.reset(seed=0)
         with pytest.raises(WorkerDied, match="exited with code 3") as caught:
             envs.step(zeros())
-    figure("F2", "death in the answer to a step", f"phase given as {caught.value.phase}")
     assert caught.value.phase == "step"
+    figure(*FIGURE)
 
 
 @pytest.mark.parametrize("how", DEATHS)

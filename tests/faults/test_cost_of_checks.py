@@ -30,8 +30,8 @@ def make(num_envs: int, *, observations: bool, actions: bool) -> shoal.VectorEnv
                 copying(*row) for writer in cell._writers for _, *row in writer._targets
             ]
     if not actions:
-        copy = copying(*envs._pool.rows.actions)
-        envs._pool._actions.write = lambda env_ids, actions, ignored: copy(actions)
+        copy = copying(*envs._pool.books.rows.actions)
+        envs._pool.books.actions.write = lambda env_ids, actions, ignored: copy(actions)
     return envs
 
 

@@ -116,11 +116,8 @@ def test_an_exception_in_close_is_logged_and_close_goes_on(
 @pytest.mark.parametrize("setting", FEW, ids=str, indirect=True)
 @pytest.mark.parametrize("when", ["construct", "reset", "step", "call"])
 def test_a_keyboard_interrupt_of_an_environment_is_its_own(
-    make: Make, setting: Setting, when: str, request: pytest.FixtureRequest, figure: Record
+    make: Make, setting: Setting, when: str, figure: Record
 ) -> None:
-    if (setting.backend, when) == ("thread", "construct"):
-        reason = "what a thread's constructor raises is told as its own unless it is Ctrl-C"
-        request.applymarker(pytest.mark.xfail(reason=reason))
     with pytest.raises((KeyboardInterrupt, EnvRaised)) as caught:
         envs = make(crew(how="keyboard_interrupt", when=when))
         envs.reset(seed=0)
@@ -130,9 +127,6 @@ def test_a_keyboard_interrupt_of_an_environment_is_its_own(
         # In the caller's own process nobody can tell it from the user's Ctrl-C.
         assert isinstance(caught.value, KeyboardInterrupt)
         return
-    if (setting.backend, when) == ("thread", "construct"):
-        kind = type(caught.value).__name__
-        figure("F3", "`KeyboardInterrupt` in the constructor, in a thread", f"`{kind}`")
     assert f"env {CULPRIT} raised KeyboardInterrupt in {when}" in str(caught.value)
     assert "mishap.py" in "".join(traceback.format_exception(caught.value))
     figure(*FIGURE)

@@ -214,7 +214,7 @@ def test_long_last_words_do_not_stop_anyone() -> None:
             return super().step(action)
 
     worlds = [functools.partial(Chatty, tag) for tag in range(2)]
-    with shoal.make(worlds, backend="process", num_workers=2) as envs:
+    with shoal.make(worlds, backend="process", num_workers=2, on_failure="raise") as envs:
         envs.reset(seed=0)
         with pytest.raises(WorkerDied, match="exited with code 1") as caught:
             envs.step(np.zeros(2, dtype=np.int64))

@@ -80,6 +80,7 @@ def test_a_constructor_that_raises_leaves_nothing(capfd: pytest.CaptureFixture[s
     def broken() -> Any:
         raise OSError("no simulator here")
 
+    gc.collect()  # what earlier tests may have left to it
     before, children = descriptors(), psutil.Process().children(recursive=True)
     with pytest.raises(shoal.EnvRaised, match="no simulator here") as caught:
         shoal.make(broken, 4, backend="process", num_workers=2)

@@ -63,9 +63,9 @@ for count in itertools.count():
         print(MOMENT, flush=True)
 """
 MOMENTS = ["stepping", "construct", "reset", "step", "idle", "attach"]
-PORTABLE_MOMENTS = MOMENTS[:-1]
-"""Without "attach": semaphores that need a name have it from when they are made until the workers
-have opened them, and a kill between leaves it behind."""
+PORTABLE_MOMENTS = [moment for moment in MOMENTS if moment != "construct"]
+"""Only those at which all workers are up: while the interpreter of one starts, its semaphores have
+names, and a kill of the caller leaves them behind. That is told in the documentation."""
 
 
 class Remains(NamedTuple):
@@ -128,12 +128,7 @@ def test_a_killed_caller_leaves_nothing_on_the_portable_path(
     [
         "forkserver",
         "spawn",
-        pytest.param(
-            "fork",
-            marks=pytest.mark.xfail(
-                reason="a fork watches for its parent from a thread, which never gets a turn here"
-            ),
-        ),
+        "fork",
     ],
 )
 def test_a_worker_that_holds_the_interpreter_goes_too(
@@ -144,7 +139,6 @@ def test_a_worker_that_holds_the_interpreter_goes_too(
     assert not remains
 
 
-@pytest.mark.xfail(reason="a server looks for its caller only when all imports are done")
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_a_server_that_is_importing_goes_too(
     start_method: str, tmp_path: Path, figure: Record

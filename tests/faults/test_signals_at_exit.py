@@ -125,10 +125,7 @@ def test_a_signal_to_the_whole_group_ends_it_just_so(
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(
-            signal.SIGINT,
-            marks=pytest.mark.xfail(reason="closing gives a hanging environment 5 s at exit too"),
-        ),
+        signal.SIGINT,
         signal.SIGTERM,
     ],
     ids=lambda number: number.name,
@@ -148,7 +145,6 @@ def test_an_environment_that_hangs_does_not_hold_up_the_end(
     assert took_s < WITHIN_S
 
 
-@pytest.mark.xfail(reason="a worker that has something to say is not told that its caller is gone")
 def test_a_worker_whose_caller_is_gone_says_nothing(tmp_path: Path, figure: Record) -> None:
     # A fork outlives its caller for a moment; and what is in these infos needs a message.
     with program_in("step", tmp_path, start_method="fork", infos="mixed") as program:
@@ -161,7 +157,6 @@ def test_a_worker_whose_caller_is_gone_says_nothing(tmp_path: Path, figure: Reco
     assert program.errors == ""
 
 
-@pytest.mark.xfail(reason="what was launched before the interruption is waited for, without limit")
 def test_ctrl_c_between_two_workers_is_raised_at_once(tmp_path: Path, figure: Record) -> None:
     source = """
 import os, signal, threading

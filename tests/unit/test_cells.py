@@ -47,13 +47,14 @@ class Stage:
         self.rows, self.layout = Rows(shape), shape.observation
         columns = Columns(self.rows)
         self.infos_of = InfoReader(columns)
-        self.infos = InfoWriter(columns, 0, num_envs)
+        self.infos = InfoWriter(columns, slice(0, num_envs))
         self.desk = Desk(
             self.rows,
             self.infos,
             lambda key, text: self.notes.append(text),
             mode,
             check_finite,
+            {},
             {},
         )
         self.cell.attach(self.desk)

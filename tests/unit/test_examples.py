@@ -17,7 +17,9 @@ README = ROOT / "README.md"
 
 CLOSING = {
     "batched.py": "8 environments, four to a simulator",
+    "branching.py": "the pole stood for 40 steps",
     "calls.py": "four environments, one that failed, none that was harmed",
+    "capsules.py": "exit code 1",
     "checking.py": "VectorEnv(CartPole-v1, num_envs=3) passes: 0 errors, 0 warnings, 0 notes",
     "drop_in.py": "shoal.vector.gym.AsyncVectorEnv",
     "episode_ends.py": "an overwritten buffer does not reach final_obs",
@@ -30,8 +32,11 @@ CLOSING = {
     "observations.py": "one dict, two rows and a tuple",
     "output.py": "heard",
     "ownership.py": "views are valid for one further step",
+    "recovery.py": "the whole run as undisturbed: True",
+    "resizing.py": "2, 6 and 3 environments, and the first two kept their episodes",
     "seeds.py": "5 ways to run, one trajectory",
     "shared_data.py": "15 MiB, shared by 8 environments",
+    "slow.py": "the slow one has moved out",
     "tasks.py": "tasks of the last episodes: [7 1 8]",
     "vector_wrappers.py": "68 episodes, the engine counts the same",
 }

@@ -43,7 +43,7 @@ class Troupe:
         self.num_envs, self.reader = num_envs, InfoReader(Columns(rows))
         firsts = np.cumsum([0, *shares]).tolist()
         self.writers = [
-            InfoWriter(Columns(rows), first, count)
+            InfoWriter(Columns(rows), slice(first, first + count))
             for first, count in zip(firsts, shares, strict=False)
         ]
         self._blocks = [range(a, a + n) for a, n in zip(firsts, shares, strict=False)]

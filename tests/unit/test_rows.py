@@ -39,7 +39,7 @@ def shape_of(**changes: Any) -> RowShape:
 def arrays_of(rows: Rows) -> list[Array]:
     rings = [array for slot in rows.observations for array in slot]
     scalars = [rows.rewards, rows.terminations, rows.truncations, rows.episode_returns]
-    rest = [rows.episode_lengths, rows.asked, rows.info_present, rows.info_bytes]
+    rest = [rows.episode_lengths, rows.asked, rows.generators, rows.info_present, rows.info_bytes]
     return [*rings, *rows.finals, *rows.actions, *scalars, *rest]
 
 
@@ -61,7 +61,7 @@ def test_every_array_has_a_row_for_every_environment() -> None:
 def test_rewards_are_float64_and_flags_are_bool() -> None:
     rows = Rows(shape_of())
     assert rows.rewards.dtype == rows.episode_returns.dtype == np.float64
-    assert rows.terminations.dtype == rows.truncations.dtype == rows.asked.dtype == np.bool_
+    assert rows.terminations.dtype == rows.truncations.dtype == np.bool_
     assert rows.episode_lengths.dtype == np.int64
 
 

@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from shoal.engine.build import build, describe
-from shoal.engine.commands import Assignment
+from shoal.engine.commands import Assignment, private_mark
 from shoal.errors import ConfigError
 from shoal.testing import CountingWorld
 from shoal.vector.source import Resolved, resolve
@@ -197,7 +197,7 @@ def test_what_are_no_arguments_is_refused() -> None:
 
 def built(*factories: Any, num_envs: int = 1) -> Any:
     one_each = len(factories) > 1
-    return build(Assignment(0, 1, num_envs, factories, one_each), Exception)
+    return build(Assignment(0, 1, num_envs, factories, one_each), private_mark())
 
 
 class Team:
@@ -277,9 +277,9 @@ def test_every_environment_is_built_once_and_in_order(log: list[str]) -> None:
         log.append(f"made {tag}")
         return CountingWorld(tag)
 
-    share = built(*(functools.partial(make, tag) for tag in range(3)), num_envs=3)
+    cells = built(*(functools.partial(make, tag) for tag in range(3)), num_envs=3)
     assert log == ["made 0", "made 1", "made 2"]
-    assert share.env_ids == [0, 1, 2]
+    assert [cell.env_ids for cell in cells] == [(0,), (1,), (2,)]
 
 
 def test_equal_spaces_are_one_object_so_that_they_travel_once() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shoal import __version__
-from shoal.cli import check
+from shoal.cli import check, replay
 from shoal.errors import ShoalError
 
 
@@ -22,7 +22,7 @@ class Command(Protocol):
     def run(self, given: argparse.Namespace) -> int: ...
 
 
-COMMANDS: dict[str, Command] = {"check": check}
+COMMANDS: dict[str, Command] = {"check": check, "replay": replay}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from shoal.engine.rows import Rows
 from shoal.errors import ContractError, shown
-from shoal.layout import Array, Leaf, casts_without_loss
+from shoal.layout import Array, Layout, Leaf, casts_without_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,32 @@ class Loose:
     """An action that goes to its environment as it is."""
 
     action: Any
+
+
+def each_action(
+    layout: Layout, arrays: Sequence[Array], objects: Sequence[Any] | None
+) -> list[Any]:
+    """Single actions from arrays of them; `objects` holds what has no row, one entry per action.
+
+    NumPy scalars and arrays, as Gymnasium's vector environments give them: environments may use
+    .item() or .dtype, and Discrete.contains is 0.6 us faster on them than on int.
+    """
+    if layout.is_plain and objects is None:
+        return list(arrays[0])
+    columns: list[Any] = []
+    rows, position = iter(arrays), 0
+    for leaf in layout.leaves:
+        if leaf.is_array:
+            columns.append(next(rows))
+            continue
+        assert objects is not None
+        columns.append([None if type(one) is Loose else one[position] for one in objects])
+        position += 1
+    actions = [layout.assemble(parts) for parts in zip(*columns, strict=True)]
+    for k, one in enumerate(objects or ()):
+        if type(one) is Loose:
+            actions[k] = one.action
+    return actions
 
 
 class ActionWriter:

@@ -1,4 +1,4 @@
-"""Building a worker's share: from factories to cells, and what the caller must know of them."""
+"""Building: from factories to cells, and what the caller must know of them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from shoal.engine.cells import BatchedCell, Cell
-from shoal.engine.commands import MARK_ENV, MARK_PHASE, PHASES, Assignment, Built, private_mark
-from shoal.engine.worker import Share
+from shoal.engine.commands import MARK_ENV, Assignment, Built
 from shoal.errors import ConfigError
 
+Cells = list[Cell] | list[BatchedCell]
 
-def build(
-    assignment: Assignment,
-    catch: type[BaseException],
-    mark: memoryview | None = None,
-    timed: bool = False,
-) -> Share:
-    """Make the environments of a worker's share.
+
+def build(assignment: Assignment, mark: memoryview) -> Cells:
+    """Make environments.
 
     How many a factory call makes shows when the first has been made; nothing is built to be
     looked at. What a factory raises gets out, with the number of its environment as `env_id`.
     """
-    mark = private_mark() if mark is None else mark
-    mark[MARK_PHASE] = PHASES.index("construct")
-    cells: list[Any] = []
+    cells: Any = []
+    if not assignment.ids():
+        return []
     try:
-        mark[MARK_ENV] = assignment.block().start
+        mark[MARK_ENV] = assignment.ids()[0]
         first = assignment.factories[0]()
-        block = _block_for(first, assignment)
-        cells.append(_cell_for(first, block.start))
-        while (env_id := cells[-1].env_ids[-1] + 1) < block.stop:
+        env_ids = _ids_for(first, assignment)
+        cells.append(_cell_for(first, env_ids[0]))
+        width = len(cells[0].env_ids)
+        for env_id in env_ids[width::width]:
             mark[MARK_ENV] = env_id
             factories = assignment.factories
             factory = factories[len(cells) if assignment.one_each else 0]
@@ -47,11 +44,10 @@ def build(
         with contextlib.suppress(Exception):
             error.env_id = mark[MARK_ENV]  # type: ignore[attr-defined]
         raise
-    mark[MARK_PHASE] = 0
-    return Share(cells, catch, mark, timed)
+    return cells  # type: ignore[no-any-return]
 
 
-def _block_for(env: Any, assignment: Assignment) -> range:
+def _ids_for(env: Any, assignment: Assignment) -> Sequence[int]:
     """The ids of this share, now that it is known how many environments `env` counts as."""
     width = env.num_envs if isinstance(env, VectorEnv) else 1
     num_envs, num_workers = assignment.num_envs, assignment.num_workers
@@ -60,6 +56,8 @@ def _block_for(env: Any, assignment: Assignment) -> range:
             f"a factory in a list makes one environment each, but this one makes a vector "
             f"environment of {width}. Pass a single factory and num_envs instead."
         )
+    if assignment.env_ids is not None:
+        return assignment.env_ids
     if num_envs % width:
         raise ConfigError(
             f"a vector environment of {width} counts as {width} environments, and "
@@ -72,7 +70,7 @@ def _block_for(env: Any, assignment: Assignment) -> range:
         )
         problem.fits = num_envs // width
         raise problem
-    return assignment.block(width)
+    return assignment.ids(width)
 
 
 class TooManyWorkers(ConfigError):
@@ -116,16 +114,16 @@ def _looks_like_env(env: Any) -> bool:
     return all(hasattr(env, name) for name in names) and not callable(env.observation_space)
 
 
-def describe(share: Share) -> Built:
+def describe(cells: Cells) -> Built:
     """What the caller must know before it can make rows."""
-    env = share.cells[0].env
-    first = (share.cells[0].observation_space, share.cells[0].action_space)
-    pairs = [(cell.observation_space, cell.action_space) for cell in share.cells]
+    env = cells[0].env
+    first = (cells[0].observation_space, cells[0].action_space)
+    pairs = [(cell.observation_space, cell.action_space) for cell in cells]
     return Built(
         # Equal spaces as one object: it is pickled once then.
         spaces=tuple(first if pair == first else pair for pair in pairs),
-        widths=tuple(len(cell.env_ids) for cell in share.cells),
-        block=range(share.env_ids[0], share.env_ids[-1] + 1),
+        widths=tuple(len(cell.env_ids) for cell in cells),
+        env_ids=tuple(env_id for cell in cells for env_id in cell.env_ids),
         metadata=dict(getattr(env, "metadata", None) or {}),
         render_mode=getattr(env, "render_mode", None),
     )

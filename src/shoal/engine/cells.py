@@ -7,10 +7,14 @@ writes those once per batch. What the three modes do at an episode's end:
     next_step   report the last observation; the step after resets, whatever its action
     same_step   keep the last observation in its own row, reset at once, report the new one
     disabled    report the last observation; stepping again before a reset is an error
+
+A rebuilt environment is *restored*: its running episode is replayed up to where it was, or its loss
+is reported by its next step, as a truncation with the last known observation and no reward.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,15 +22,25 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from shoal.engine.commands import ResetArgs
+from shoal.engine import generators
+from shoal.engine.commands import Episode, Recovery, ResetArgs
 from shoal.engine.infos import InfoWriter
+from shoal.engine.retrace import difference, number, retrace
 from shoal.engine.rows import Rows
-from shoal.errors import ConfigError, ContractError, shown
+from shoal.errors import ConfigError, ContractError
 from shoal.layout import Array, Layout, Note, Writer
 from shoal.seeding import Seed
 
 Outcome = tuple[float, bool, bool]
 """Reward, terminated, truncated."""
+RESTARTED = {"restarted": True}
+"""The info of a step that reports the loss of an episode."""
+
+
+_RESET_FIRST = (
+    "the episode is over and autoreset is disabled. Reset it first, for example with "
+    'reset(options={"reset_mask": terminations | truncations}).'
+)
 
 
 class EpisodeOver(ContractError):
@@ -43,6 +57,18 @@ class Desk(NamedTuple):
     check_finite: bool
     final_scalars: dict[int, Any]
     """Last observations that are plain numbers, as they came: a row would change their type."""
+    generators: dict[int, Any]
+    """States of generators before a reset that do not fit into a row."""
+
+    def carry_over(self, env_id: int, slot: int) -> None:
+        """Take the last known observation, which lies in the other slot, along into this one."""
+        for ring in self.rows.rings:
+            ring[slot, env_id] = ring[1 - slot, env_id]
+
+    def keep_as_final(self, env_id: int, slot: int) -> None:
+        """Make the last known observation the last one of its episode."""
+        for ring, final in zip(self.rows.rings, self.rows.finals, strict=True):
+            final[env_id] = ring[1 - slot, env_id]
 
 
 class Cell:
@@ -51,13 +77,16 @@ class Cell:
     def __init__(self, env: gymnasium.Env[Any, Any], env_id: int) -> None:
         self.env = env
         self.env_ids = (env_id,)
-        self.over = False
+        self.over = self.lost = False
+        """Whether the episode has ended; whether that still has to be told."""
         self.episode, self.length, self.episode_return = 0, 0, 0.0
         self.seed: Seed = None
         self.next_reset: ResetArgs | None = None
         self.objects: dict[int, tuple[Any, ...]] = {}
         """Parts of the observation that have no row, by env id, until the worker sends them."""
         self.final_objects: dict[int, tuple[Any, ...]] = {}
+        self._lost_objects: tuple[Any, ...] = ()
+        """The same of the last known observation, until its loss is told."""
 
     @property
     def observation_space(self) -> gymnasium.Space[Any]:
@@ -73,6 +102,8 @@ class Cell:
         self._desk, self._id = desk, env_id
         self._step: Callable[[Any], Any] = self.env.step
         self._put_info = desk.infos.put
+        self._holder = getattr(self.env, "unwrapped", self.env)
+        self._generator = generators.Recorder(self._holder, desk.rows.generators[env_id].data)
         layout = desk.rows.shape.observation
         self._has_objects = layout.has_objects
         self._writers = [
@@ -93,7 +124,7 @@ class Cell:
             return self._after_end(slot)
         observation, reward, terminated, truncated, info = self._step(action)
         if type(reward) is not float:
-            reward = _number(reward)
+            reward = number(reward)
         self.episode_return += reward
         self.length += 1
         if terminated is not False and terminated is not True:
@@ -128,24 +159,45 @@ class Cell:
         self._begin(slot, None)
 
     def _after_end(self, slot: int) -> Outcome:
+        if self.lost:
+            return self._report_loss(slot)
         if self._desk.mode is AutoresetMode.DISABLED:
-            raise EpisodeOver(
-                "the episode is over and autoreset is disabled. Reset it first, for example with "
-                'reset(options={"reset_mask": terminations | truncations}).'
-            )
+            raise EpisodeOver(_RESET_FIRST)
         self._begin(slot, None)
         return 0.0, False, False
+
+    def _report_loss(self, slot: int) -> Outcome:
+        """End the episode that was lost with the worker, at its last known observation."""
+        desk, self.lost = self._desk, False
+        desk.rows.episode_returns[self._id] = self.episode_return
+        desk.rows.episode_lengths[self._id] = self.length
+        if desk.mode is AutoresetMode.SAME_STEP:
+            desk.keep_as_final(self._id, slot)
+            if self._has_objects:
+                self.final_objects[self._id] = self._lost_objects
+            self._put_info(self._id, RESTARTED | {"final_info": RESTARTED})
+            self._begin(slot, None)
+        else:
+            desk.carry_over(self._id, slot)
+            self._put_info(self._id, RESTARTED)
+        return 0.0, False, True
 
     def _begin(self, slot: int, args: ResetArgs | None) -> None:
         """Start an episode: as the caller says, as planned, or (None) as the env likes."""
         if args is None and self.next_reset is not None:
             args, self.next_reset = self.next_reset, None
+        if args is None or args.seed is None:
+            state = self._generator.note()
+            if state is not None:
+                self._desk.generators[self._id] = state
+        else:
+            self._generator.forget()
         if args is None:
             observation, info = self.env.reset()
         else:
             self.seed = args.seed if args.seed is not None else self.seed
             observation, info = self.env.reset(seed=args.seed, options=args.options)
-        self.over = False
+        self.over = self.lost = False
         self.episode, self.length, self.episode_return = self.episode + 1, 0, 0.0
         self._report(slot, observation, info)
 
@@ -155,6 +207,50 @@ class Cell:
             self.objects[self._id] = self._writers[slot].objects
         if info:
             self._put_info(self._id, info)
+
+    def restore(self, env_id: int, how: Recovery, watch: Callable[[int], None]) -> str:
+        """Bring a fresh environment to where it was; why that was not possible, if it was not."""
+        for name, value in how.attributes.items():
+            self.set_attr(name, {self._id: value})
+        self.seed, self.next_reset, self.episode = how.seed, how.next_reset, how.num_episodes
+        self.length, self.episode_return = how.length, how.episode_return
+        if how.episode is None:
+            generators.put_back(self._holder, how.generator, how.seed)
+            self.over, self.lost = how.num_episodes > 0, how.is_lost
+            self._lost_objects = how.objects
+            return ""
+        return self._replay(how, how.episode, watch)
+
+    def _replay(self, how: Recovery, episode: Episode, watch: Callable[[int], None]) -> str:
+        """Take the recorded steps of an episode again; how the result differs, if it does."""
+        moments = retrace(
+            self.env,
+            episode,
+            self._desk.rows.shape.action,
+            seed=how.seed,
+            set_attr=lambda name, value: self.set_attr(name, {self._id: value}),
+            watch=watch,
+        )
+        (last,) = deque(moments, maxlen=1)
+        self.over = last.ended
+        return difference(last, episode) or self._compare(last.observation, how)
+
+    def _compare(self, observation: Any, how: Recovery) -> str:
+        """How an observation differs from the last known one, if it does."""
+        layout = self._desk.rows.shape.observation
+        row = [np.zeros(leaf.shape, leaf.dtype) for leaf in layout.arrays]
+        writer = Writer(layout, row, note=self._desk.note)
+        writer.write(observation)
+        for leaf, got, ring in zip(layout.arrays, row, self._desk.rows.rings, strict=True):
+            if got.tobytes() != ring[how.slot, self._id].tobytes():
+                return f"its {leaf.name('observation')} differs"
+        if self._has_objects and not same(writer.objects, how.objects):
+            return "its observation differs"
+        return ""
+
+    def snapshot(self) -> Any:
+        """The state of the environment's generator."""
+        return generators.take(self._holder)
 
     def plan_reset(self, env_id: int, args: ResetArgs) -> None:
         """What the next automatic reset uses, once."""
@@ -187,6 +283,9 @@ class BatchedCell:
         self.env_ids = tuple(range(first_id, first_id + env.num_envs))
         self.seed: Seed = None
         self.episode = 0
+        self.lost = False
+        self._reset_next: ResetArgs | None = None
+        self._lost_objects: dict[int, tuple[Any, ...]] = {}
         self._over = np.zeros(env.num_envs, dtype=np.bool_)
         self._returns = np.zeros(env.num_envs, dtype=np.float64)
         self._lengths = np.zeros(env.num_envs, dtype=np.int64)
@@ -233,16 +332,64 @@ class BatchedCell:
                 "give all of them the same."
             )
         mask = np.array([one is not None for one in args], dtype=np.bool_)
+        self.lost, self._reset_next = False, None
         if not mask.all():
             options = {**(options or {}), "reset_mask": mask}
         self.seed = chosen[0].seed
         observations, infos = self.env.reset(seed=_joint_seed(args), options=options)
         self._over[mask], self._returns[mask], self._lengths[mask] = False, 0.0, 0
         self.episode += 1
+        for k in np.flatnonzero(~mask) if self._desk.rows.shape.slots > 1 else ():
+            self._desk.carry_over(self.env_ids[k], slot)
         self._report(slot, observations, infos, np.flatnonzero(mask))
+
+    def restore(self, env_id: int, how: Recovery, watch: Callable[[int], None]) -> str:
+        """All its episodes are lost: those of a vector environment cannot be replayed one by one.
+
+        Called once for each of its rows.
+        """
+        for name, value in how.attributes.items():
+            self.set_attr(name, {env_id: value})
+        if how.num_episodes:
+            self.lost, self._reset_next = True, self._reset_next or how.next_reset or ResetArgs()
+        k = env_id - self.env_ids[0]
+        self._returns[k], self._lengths[k] = how.episode_return, how.length
+        self._lost_objects[env_id] = how.objects
+        return "it is part of a vector environment" if how.episode is not None else ""
+
+    def _report_loss(self, slot: int) -> list[Outcome]:
+        desk, self.lost = self._desk, False
+        is_same_step = desk.mode is AutoresetMode.SAME_STEP
+        for k, env_id in enumerate(self.env_ids):
+            desk.rows.episode_returns[env_id] = self._returns[k]
+            desk.rows.episode_lengths[env_id] = self._lengths[k]
+            if is_same_step:
+                desk.keep_as_final(env_id, slot)
+                self.final_objects[env_id] = self._lost_objects.get(env_id, ())
+            else:
+                desk.carry_over(env_id, slot)
+        if is_same_step:
+            self._restart(slot)
+        for env_id in self.env_ids:
+            info: dict[str, Any] = {"final_info": RESTARTED} if is_same_step else {}
+            desk.infos.put(env_id, RESTARTED | info)
+        return [(0.0, False, True)] * len(self.env_ids)
+
+    def _restart(self, slot: int) -> None:
+        assert self._reset_next is not None
+        seed = self._reset_next.seed
+        args = [ResetArgs(None if seed is None else seed + k) for k in range(len(self.env_ids))]
+        self.reset(slot, args)
 
     def step(self, slot: int, actions: Any) -> list[Outcome]:
         """Step all rows together."""
+        if self.lost:
+            return self._report_loss(slot)
+        if self._reset_next is not None:
+            if self._desk.mode is AutoresetMode.DISABLED:
+                raise EpisodeOver(_RESET_FIRST)
+            self._restart(slot)
+            return [(0.0, False, False)] * len(self.env_ids)
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         rewards = self._column("rewards", rewards, np.float64)
         terminated = self._column("terminations", terminated, np.bool_)
@@ -348,21 +495,20 @@ class BatchedCell:
         self.env.set_attr(name, everyone)  # type: ignore[attr-defined]
 
 
+def same(first: Any, other: Any) -> bool:
+    """Whether two values are alike, arrays within them included."""
+    if isinstance(first, np.ndarray) and isinstance(other, np.ndarray):
+        return first.dtype == other.dtype and first.tobytes() == other.tobytes()
+    if isinstance(first, dict) and isinstance(other, dict):
+        return first.keys() == other.keys() and all(same(first[key], other[key]) for key in first)
+    if isinstance(first, list | tuple) and isinstance(other, list | tuple):
+        return len(first) == len(other) and all(map(same, first, other))
+    return bool(first == other)
+
+
 def _row_writer(desk: Desk, layout: Layout, arrays: Sequence[Array], env_id: int) -> Writer:
     row = [array[env_id : env_id + 1].reshape(array.shape[1:]) for array in arrays]
     return Writer(layout, row, note=desk.note, check_finite=desk.check_finite)
-
-
-def _number(reward: Any) -> float:
-    """A reward as a float; arrays of one element are accepted, as Gymnasium's plain loop does."""
-    if isinstance(reward, np.ndarray | list | tuple) and np.size(reward) == 1:
-        reward = np.reshape(reward, ())[()]
-    try:
-        if not isinstance(reward, str | bytes | np.ndarray):
-            return float(reward)
-    except (TypeError, ValueError):
-        pass
-    raise ContractError(f"the reward is {shown(reward)}; expected one real number.")
 
 
 def _joint_seed(args: Sequence[ResetArgs | None]) -> Any:

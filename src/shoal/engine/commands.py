@@ -1,7 +1,8 @@
 """What passes between the caller and a worker: commands one way, replies the other.
 
-Plain data, so that it can cross a process boundary. A worker also keeps a *mark*: three words that
-say what it is at, for whoever watches it from outside.
+Plain data, so that it can cross a process boundary. A worker begins with no environment at all:
+`Build` gives it some, `Attach` gives them rows, `Restore` puts rebuilt ones where they were. It
+also keeps a *mark*: four words that say what it is at, for whoever watches it from outside.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import array
 import logging
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gymnasium
 
+from shoal.engine.actions import each_action
 from shoal.engine.infos import ColumnSpec, OddInfo
+from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError, EnvRaised, RemoteTraceback, ShoalError
+from shoal.layout import Array, Layout
 from shoal.seeding import Seed
 
 Factory = Callable[[], Any]
@@ -25,10 +29,9 @@ Factory = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which environments a worker is to build: its even share of all of them, in one block.
+    """Which environments a worker is to build: those named, or its even share of all in one block.
 
-    There is a single factory for all, or (then each makes one environment) one for each of the
-    block.
+    There is a single factory for all, or (then each makes one environment) one for each of them.
     """
 
     worker: int
@@ -37,9 +40,12 @@ class Assignment:
     factories: Sequence[Factory]
     one_each: bool = False
     """Whether each factory is for one environment."""
+    env_ids: Sequence[int] | None = None
 
-    def block(self, width: int = 1) -> range:
-        """The ids of this worker's environments, where each factory call makes `width` of them."""
+    def ids(self, width: int = 1) -> Sequence[int]:
+        """The ids of these environments, where each factory call makes `width` of them."""
+        if self.env_ids is not None:
+            return self.env_ids
         calls = self.num_envs // width
         first, last = (calls * k // self.num_workers for k in (self.worker, self.worker + 1))
         return range(first * width, last * width)
@@ -52,13 +58,64 @@ class ResetArgs(NamedTuple):
     options: dict[str, Any] | None = None
 
 
-MARK_ENV, MARK_PHASE, MARK_SINCE_NS = range(3)
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """All that is needed to bring an environment to where it is in its running episode."""
+
+    args: ResetArgs
+    generator: Any
+    """State of `np_random` before the reset, where no seed was given: see `generators.py`."""
+    actions: Sequence[Array]
+    """One array per action leaf that has rows, [length, ...]."""
+    objects: Mapping[int, Any]
+    """Actions, or parts of them, that have no row, by step."""
+    changes: Sequence[tuple[int, str, Any]]
+    """Attributes that were set while it ran, each after so many steps."""
+    length: int
+    episode_return: float
+    is_over: bool
+    """Whether it has ended, and the reset is still to come."""
+
+    def each_action(self, layout: Layout) -> list[Any]:
+        """Its actions, just as the environment was given them."""
+        has_objects = bool(self.objects) or layout.has_objects
+        objects = [self.objects.get(k) for k in range(self.length)] if has_objects else None
+        return each_action(layout, self.actions, objects)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How a rebuilt environment goes on: where it was (by replay), or with a lost episode."""
+
+    slot: int
+    """Where its last known observation lies."""
+    attributes: Mapping[str, Any]
+    """What `set_attr` had set before the running episode began."""
+    next_reset: ResetArgs | None
+    """What its next automatic reset uses."""
+    num_episodes: int = 0
+    """How many it had begun; none means that it was never reset."""
+    seed: Seed = None
+    episode: Episode | None = None
+    """To be replayed, and checked against what is known; None where it is lost, or over."""
+    is_lost: bool = False
+    """Whether the loss of a running episode has to be reported by its next step."""
+    generator: Any = None
+    """State for its `np_random`, where it goes on between two episodes."""
+    objects: tuple[Any, ...] = ()
+    """Those parts of the last known observation that have no row."""
+    length: int = 0
+    episode_return: float = 0.0
+
+
+MARK_ENV, MARK_PHASE, MARK_SINCE_NS, MARK_STEP = range(4)
 PHASES = (
     "idle",
     "start",
     "construct",
     "reset",
     "step",
+    "replay",
     "set_next_reset",
     "call",
     "set_attr",
@@ -66,14 +123,67 @@ PHASES = (
 )
 
 
+class Place(NamedTuple):
+    """What a worker is at."""
+
+    env_id: int
+    phase: str
+    step: int
+    """Of a replay."""
+
+
+def place_of(mark: Sequence[int] | memoryview) -> Place:
+    """What a mark says."""
+    return Place(int(mark[MARK_ENV]), PHASES[mark[MARK_PHASE]], int(mark[MARK_STEP]))
+
+
 def private_mark() -> memoryview:
     """Where a worker writes down what it is at, if nobody watches it from another process."""
-    return memoryview(array.array("q", [0] * 3))
+    return memoryview(array.array("q", [0] * 4))
+
+
+@dataclass(slots=True)
+class Build:
+    """Make environments; where the share has one of that number, the new one takes its place."""
+
+    assignment: Assignment
+
+
+@dataclass(slots=True)
+class Attach:
+    """Take these rows, from here on, and the info columns that there are."""
+
+    rows: Rows
+    columns: Sequence[ColumnSpec] = ()
+
+
+@dataclass(slots=True)
+class Restore:
+    """Bring environments that were just built to where they were."""
+
+    how: dict[int, Recovery]
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Tell the state of the generators of these environments."""
+
+    env_ids: Sequence[int]
+
+
+@dataclass(slots=True)
+class Release:
+    """Close these environments and forget them."""
+
+    env_ids: Sequence[int]
 
 
 @dataclass(slots=True)
 class Step:
-    """Step all environments of the share, or those marked in `rows.asked`."""
+    """Step all environments of the share, or those marked in `rows.asked`.
+
+    Results go to `slot`; of those marked, each to the one that its mark says.
+    """
 
     slot: int
     everyone: bool = True
@@ -90,10 +200,10 @@ class Step:
 
 @dataclass(slots=True)
 class Reset:
-    """Reset these environments, each with its own seed and options."""
+    """Reset these environments, each with its own seed and options, into its own slot."""
 
-    slot: int
     args: dict[int, ResetArgs]
+    slots: dict[int, int]
 
 
 @dataclass(slots=True)
@@ -121,7 +231,7 @@ class SetAttr:
     values: dict[int, Any]
 
 
-Command = Step | Reset | PlanReset | Call | SetAttr
+Command = Build | Attach | Restore | Snapshot | Release | Step | Reset | PlanReset | Call | SetAttr
 
 
 @dataclass(slots=True)
@@ -185,6 +295,9 @@ class Reply:
     results: dict[int, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     logs: list[logging.LogRecord] = field(default_factory=list)
+    built: Built | None = None
+    generators: dict[int, Any] = field(default_factory=dict)
+    """States of generators that do not fit into a row, by env id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +307,7 @@ class Built:
     spaces: tuple[tuple[gymnasium.Space[Any], gymnasium.Space[Any]], ...]
     """Observation and action space, one pair per cell."""
     widths: tuple[int, ...]
-    block: range
-    """The ids of its environments."""
+    env_ids: tuple[int, ...]
     metadata: dict[str, Any]
     render_mode: str | None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 
+from shoal.engine.commands import Built
 from shoal.errors import ConfigError
 
 Space = gymnasium.Space[Any]
@@ -17,6 +19,17 @@ class SpacesDiffer(ConfigError):
     """Environments of one pool have different spaces; `kind` says which of them."""
 
     kind: str
+
+
+def check_spaces(spaces: tuple[Space, Space], same: SameSpace, built: Built) -> None:
+    """Whether environments that were built, or rebuilt, have the spaces of their pool."""
+    observation_space, action_space = spaces
+    position = 0
+    for (observation, action), width in zip(built.spaces, built.widths, strict=True):
+        env_id = built.env_ids[position]
+        compare("observation", observation_space, observation, env_id, same)
+        compare("action", action_space, action, env_id, operator.eq)
+        position += width
 
 
 def compare(kind: str, first: Space, other: Space, env_id: int, same: SameSpace) -> None:

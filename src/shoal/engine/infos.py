@@ -92,22 +92,24 @@ class Columns:
 class InfoWriter:
     """The worker's side: puts the infos of single environments into columns."""
 
-    def __init__(self, columns: Columns, first_id: int, count: int) -> None:
+    def __init__(self, columns: Columns, env_ids: Any) -> None:
+        """`env_ids` is an index of those this worker has: a slice or a list."""
         self.columns = columns
         self.odd: list[OddInfo] = []
-        self._present = columns._present[:, first_id : first_id + count]
-        self._first_id, self._dirty = first_id, False
+        # Another worker, whose rows these were, may have left something.
+        self.env_ids, self._dirty = env_ids, True
+
+    def take_over(self, env_ids: Any) -> None:
+        """From here on these are this worker's, and what others have left of their infos."""
+        self.env_ids, self._dirty = env_ids, True
 
     def clear(self, env_ids: Sequence[int] | None = None) -> None:
         """Forget the infos of the step before (of these environments, or of all)."""
         if not self._dirty:
             return
-        used = self._present[: len(self.columns.all)]
-        if env_ids is None:
-            used[...] = False
-            self._dirty = False
-        else:
-            used[:, [env_id - self._first_id for env_id in env_ids]] = False
+        those = self.env_ids if env_ids is None else env_ids
+        self.columns._present[: len(self.columns.all), those] = False
+        self._dirty = env_ids is not None
 
     def put(self, env_id: int, info: dict[Any, Any]) -> None:
         """Record the (non-empty) info of one environment."""

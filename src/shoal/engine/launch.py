@@ -11,6 +11,7 @@ import ctypes
 import faulthandler
 import io
 import os
+import select
 import signal
 import sys
 import threading
@@ -36,6 +37,7 @@ importing = False
 
 _PR_SET_PDEATHSIG = 1
 _WATCH_PARENT_S = 0.5
+_HIGHEST_FD = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Outfit:
     number: int
     parent_pid: int
     channel_fd: int
-    memory_fd: int
+    signals_fd: int
     store_fd: int
     output_fds: tuple[int, int] | None = None
     """Where its output goes; None where that is settled already."""
@@ -53,13 +55,13 @@ class Outfit:
 
     @property
     def fds(self) -> tuple[int, ...]:
-        return (self.channel_fd, self.memory_fd, self.store_fd)
+        return (self.channel_fd, self.signals_fd, self.store_fd)
 
 
 def become_worker(outfit: Outfit) -> None:
     """Turn this fresh process into a worker."""
     os.setpgid(0, 0)
-    die_with_parent(outfit.parent_pid, by_signal=not outfit.is_fork_of_caller)
+    die_with_parent(outfit.parent_pid, is_fork_of_caller=outfit.is_fork_of_caller)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -95,18 +97,49 @@ class _Numbered(io.TextIOBase):
         self._stream.flush()
 
 
-def die_with_parent(parent_pid: int, *, by_signal: bool) -> None:
+def die_with_parent(parent_pid: int, *, is_fork_of_caller: bool) -> None:
     """End this process when its parent goes; at once if it has gone.
 
-    The kernel can see to it (Linux), but it takes the *thread* that forked for the parent. The
-    caller's threads come and go, so its forks watch for themselves, from a thread of their own.
+    The kernel can see to it (Linux), but it takes the *thread* that forked for the parent, and it
+    leaves the children of this process alone. A server has one thread, and ends the groups of its
+    workers itself. Threads of the caller come and go, so what they fork is watched over.
     """
-    if by_signal and sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    elif not by_signal:
+    if not is_fork_of_caller:
+        set_death_signal(signal.SIGKILL)
+    elif hasattr(os, "pidfd_open"):
+        _start_guard(parent_pid)
+    else:
         threading.Thread(target=_watch, args=(parent_pid,), daemon=True).start()
     if os.getppid() != parent_pid:
         os._exit(1)
+
+
+def set_death_signal(number: int) -> None:
+    """The signal that this process gets when the thread that started it ends (Linux); 0: none."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
+def _start_guard(parent_pid: int) -> None:
+    """A process in this one's group that ends the group when this one or its parent is gone.
+
+    A thread could not do it: an environment may hold the interpreter for as long as it likes. And
+    it is nobody's child, lest an environment that waits for its own children meets it.
+    """
+    worker_pid = os.getpid()
+    if between := os.fork():
+        os.waitpid(between, 0)
+        return
+    if os.fork():
+        os._exit(0)
+    try:
+        os.closerange(0, _HIGHEST_FD)  # what others wait for the end of
+        poll = select.poll()
+        for pid in (parent_pid, worker_pid):
+            poll.register(os.pidfd_open(pid), select.POLLIN)
+        poll.poll()
+    finally:
+        os.killpg(worker_pid, signal.SIGKILL)  # itself included
 
 
 def _watch(parent_pid: int) -> None:

@@ -19,6 +19,18 @@ def is_portable() -> bool:
     )
 
 
+def resident_kb() -> int:
+    """Memory of this process that is in use now (where that cannot be known: its most so far)."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * (os.sysconf("SC_PAGE_SIZE") // 1024)
+    except (OSError, ValueError):
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak // 1024 if sys.platform == "darwin" else peak
+
+
 def usable_cores() -> int:
     """Cores that this process may use: its affinity, and the quota of its control group."""
     affinity = getattr(os, "sched_getaffinity", None)

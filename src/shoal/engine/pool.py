@@ -10,27 +10,27 @@ from __future__ import annotations
 
 import functools
 import logging
-import operator
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine.actions import ActionWriter
-from shoal.engine.backends import Backend, Terms
+from shoal.engine import moves
+from shoal.engine.backends import Backend, Terms, Worker
 from shoal.engine.batch import Batch
+from shoal.engine.books import Books
+from shoal.engine.branch import branch
 from shoal.engine.commands import (
-    Assignment,
+    Attach,
+    Build,
     Built,
     Call,
     Command,
-    Factory,
     PlanReset,
     Reply,
     Reset,
@@ -38,12 +38,25 @@ from shoal.engine.commands import (
     SetAttr,
     Step,
 )
-from shoal.engine.compare import SameSpace, compare
-from shoal.engine.crew import CLOSE_TIMEOUT_S, Crew
-from shoal.engine.infos import ColumnSpec
-from shoal.engine.results import Reader
-from shoal.engine.rows import RowShape
-from shoal.errors import ClosedError, ContractError, ShoalError, WorkerDied, WorkerTimeout
+from shoal.engine.compare import check_spaces
+from shoal.engine.crew import CLOSE_TIMEOUT_S, EXIT_TIMEOUT_S, Crew
+from shoal.engine.incident import leave_construction
+from shoal.engine.pace import Pace
+from shoal.engine.plan import PoolPlan
+from shoal.engine.recycle import recycle
+from shoal.engine.resize import resize
+from shoal.engine.rows import Rows, RowShape
+from shoal.engine.seat import Flight, Seat
+from shoal.engine.supervisor import Supervisor
+from shoal.engine.traffic import Traffic
+from shoal.errors import (
+    ClosedError,
+    ContractError,
+    EnvRaised,
+    ShoalError,
+    WorkerDied,
+    WorkerTimeout,
+)
 from shoal.layout import Array, Layout
 from shoal.seeding import Seed
 
@@ -52,44 +65,6 @@ log = logging.getLogger("shoal")
 ResetPlan = Mapping[int, tuple[Seed, dict[str, Any] | None]]
 """Seed and options for the reset of each of some environments."""
 ResetResults = tuple[Any, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class PoolPlan:
-    """What a pool is made of."""
-
-    factories: Sequence[Factory]
-    one_each: bool
-    """Whether there is a factory for each environment, or a single one for all."""
-    num_envs: int
-    num_workers: int
-    terms: Terms
-    copy: bool = True
-    strict_actions: bool = True
-    """Whether actions must fit their space; if not, they reach the environments as they are."""
-    same_observation_space: SameSpace = operator.eq
-
-    def assignments(self) -> list[Assignment]:
-        """Contiguous blocks, as even as possible."""
-        shares = [
-            Assignment(k, self.num_workers, self.num_envs, self.factories, self.one_each)
-            for k in range(self.num_workers)
-        ]
-        if not self.one_each:
-            return shares
-        blocks = [slice(share.block().start, share.block().stop) for share in shares]
-        mine = [self.factories[block] for block in blocks]
-        return [replace(share, factories=own) for share, own in zip(shares, mine, strict=True)]
-
-
-@dataclass(slots=True)
-class Flight:
-    """A command that a worker is at."""
-
-    env_ids: Sequence[int]
-    """The environments it was sent to step; empty for anything that is not `send`."""
-    landed: bool = False
-    death: ShoalError | None = None
 
 
 P = ParamSpec("P")
@@ -117,65 +92,98 @@ def exclusive(method: Callable[Concatenate[Pool, P], R]) -> Callable[Concatenate
 class Pool:
     """Environments, their workers and their rows."""
 
+    exit_timeout_s = EXIT_TIMEOUT_S
+
     def __init__(self, plan: PoolPlan, make_backend: Callable[[Terms], Backend]) -> None:
         begun = time.perf_counter()
         self.plan, self.num_envs, self._pid = plan, plan.num_envs, os.getpid()
+        self._noted: set[str] = set()
         self.backend = make_backend(plan.terms)
         crew = Crew(self.backend)
         self._crew, self._finalizer = crew, weakref.finalize(self, crew.close)
         try:
-            self.workers = crew.start(plan.assignments())
-            self._meet([worker.built() for worker in self.workers])
+            self._open()
         except BaseException:
             self._finalizer()
             raise
-        self._prepare()
         self.opened = time.perf_counter()
         self.start_s = self.opened - begun
 
-    def _meet(self, built: Sequence[Built]) -> None:
-        """Learn the spaces from the workers' environments and give everyone rows."""
-        self.first, self._together = built[0], max(max(one.widths) for one in built)
-        self._blocks = [one.block for one in built]
+    def _open(self) -> None:
+        """Start workers, learn the spaces from their environments and give everyone rows."""
+        builds = [Build(self.plan.share(worker)) for worker in range(self.plan.num_workers)]
+        workers = self._crew.launch(builds)
+        self.seats = [Seat(k, worker, ()) for k, worker in enumerate(workers)]
+        built = [self._first_answer(seat).built for seat in self.seats]
+        rows = self._meet([one for one in built if one is not None])
+        for seat in self.seats:
+            seat.worker.put(Attach(rows))
+        for seat in self.seats:
+            self._first_answer(seat)
+        self._prepare(rows)
+
+    def _first_answer(self, seat: Seat) -> Reply:
+        limit_s = self.plan.terms.start_timeout_s
+        # A process that is late is ended by its own end of the wait; a thread cannot be.
+        if not seat.worker.wait(None if self.backend.loses_workers else limit_s):
+            raise WorkerTimeout(
+                f"worker {seat.index} has not built its environments within {limit_s} s. "
+                "Raise start_timeout_s if they need longer.",
+                worker=seat.index,
+                phase="construct",
+            )
+        reply = seat.worker.take() or Reply()
+        for failure in reply.failures:
+            error = failure.as_error(seat.index, seat.worker.pid)
+            if isinstance(error, EnvRaised) and failure.phase == "construct":
+                error.capsule = leave_construction(self.plan, seat.index, failure)
+            raise error
+        self._tell_notes(reply)
+        return reply
+
+    def _meet(self, built: Sequence[Built]) -> Rows:
+        self.first, self.together = built[0], max(max(one.widths) for one in built)
         self.observation_spaces = [pair[0] for one in built for pair in one.spaces]
         self.single_observation_space, self.single_action_space = built[0].spaces[0]
-        env_id = 0
-        for one in built:
-            for (observation, action), width in zip(one.spaces, one.widths, strict=True):
-                same = self.plan.same_observation_space
-                compare("observation", self.single_observation_space, observation, env_id, same)
-                compare("action", self.single_action_space, action, env_id, operator.eq)
-                env_id += width
-        shape = RowShape(
-            num_envs=self.num_envs,
-            slots=1 if self.plan.copy else 2,
-            observation=Layout(self.single_observation_space),
-            action=Layout(self.single_action_space),
-            keeps_finals=self.plan.terms.autoreset is AutoresetMode.SAME_STEP,
+        self.check_spaces = functools.partial(
+            check_spaces, built[0].spaces[0], self.plan.same_observation_space
         )
-        self.rows = self.backend.make_rows(shape)
+        for seat, one in zip(self.seats, built, strict=True):
+            seat.env_ids = one.env_ids
+            self.check_spaces(one)
+        self.owner = [seat for seat in self.seats for _ in seat.env_ids]
+        return self.make_rows(self.num_envs)
 
-    def _prepare(self) -> None:
-        workers = range(len(self._blocks))
-        self._owner = np.repeat(workers, [len(block) for block in self._blocks])
-        self._reader = Reader(self.rows, self.plan.copy)
-        self.tally, self.wait_s = self._reader.tally, 0.0
-        self._actions = ActionWriter(self.rows, strict=self.plan.strict_actions)
+    def make_rows(self, num_envs: int) -> Rows:
+        """Rows for so many environments of this kind."""
+        return self.backend.make_rows(
+            RowShape(
+                num_envs=num_envs,
+                slots=2,
+                observation=Layout(self.single_observation_space),
+                action=Layout(self.single_action_space),
+                keeps_finals=self.plan.terms.autoreset is AutoresetMode.SAME_STEP,
+            )
+        )
+
+    def _prepare(self, rows: Rows) -> None:
+        self.books = Books(self.plan, rows)
+        self.supervisor = Supervisor(self.plan, self._crew, self.books, self.check_spaces)
+        self._traffic = Traffic(self.supervisor)
+        self._steps = [Step(slot) for slot in range(rows.shape.slots)]
         self._action_objects: dict[int, Any] = {}
-        self._slot, self._exposed = 0, False
-        self._steps = [Step(slot) for slot in range(self.rows.shape.slots)]
-        self._resets_next = np.zeros(self.num_envs, dtype=np.bool_)
         self._reset_ids: list[int] | None = None
-        self._news: list[list[ColumnSpec]] = [[] for _ in workers]
-        self._begun = 0.0
-        self._flights: list[Flight | None] = [None for _ in workers]
-        self._queued: list[list[int]] = [[] for _ in workers]
+        self.wait_s = self._begun = 0.0
         self._sent = np.zeros(self.num_envs, dtype=np.bool_)
         self._ready = np.zeros(self.num_envs, dtype=np.bool_)
         self._num_sent = 0
+        self._pace = Pace(self.num_envs)
         self._troubles: list[Exception] = []
         self._busy = threading.Lock()
-        self._noted: set[str] = set()
+        self.wishes: dict[int, Seat] = {}
+        """Where environments are to move, between two of their episodes."""
+        self.settled: set[int] = set()
+        """Environments that cannot move."""
 
     # --- all together: start, finish, read --------------------------------------------------
 
@@ -189,18 +197,15 @@ class Pool:
     def start_step(self, actions: Any) -> None:
         """Begin a step of every environment; `finish`, then `step_results`, end it."""
         self._check_idle(None, "step")
-        objects = self._actions.write(None, actions, self._resets_next)
-        self._turn_slot()
-        self._start({k: self._step_command(k, None, objects) for k in range(len(self.workers))})
+        self._settle()
+        objects = self.books.actions.write(None, actions, self.books.resets_next)
+        slot = self.books.slots.next_for_all()
+        at_work = [seat for seat in self.seats if seat.env_ids]
+        self._start([(seat, self._step_command(seat, slot, objects)) for seat in at_work])
 
     def step_results(self, env_ids: Sequence[int] | None = None) -> Batch:
         """What the step that was finished last has come to."""
-        self._exposed = self._exposed or env_ids is None
-        results = self._reader.collect(self._slot, env_ids)
-        if self.plan.terms.autoreset is AutoresetMode.NEXT_STEP:
-            ended = results.terminations | results.truncations
-            self._resets_next[slice(None) if env_ids is None else env_ids] = ended
-        return results
+        return self.books.reader.collect(self.books.slots.of(env_ids), env_ids)
 
     @exclusive
     def reset(self, plan: ResetPlan, env_ids: Sequence[int] | None = None) -> ResetResults:
@@ -213,13 +218,22 @@ class Pool:
         """Begin to reset these environments; `finish`, then `reset_results`, end it."""
         ids = list(plan)
         self._check_idle(ids, "reset")
-        self._turn_slot(keep=len(ids) < self.num_envs)
-        for array in (self.rows.rewards, self.rows.terminations, self.rows.truncations):
-            array[self._slot, ids] = 0
-        self._resets_next[ids] = False
+        self._settle()
+        self._free(dict.fromkeys(self.owner[i] for i in ids))  # who may have been restarted
         self._reset_ids = ids if len(ids) < self.num_envs else None
-        parts = self._by_worker({i: ResetArgs(*how) for i, how in plan.items()})
-        self._start({index: Reset(self._slot, part) for index, part in parts.items()})
+        args = {i: self.books.journal.explicit(i, ResetArgs(*how)) for i, how in plan.items()}
+        self.books.journal.note_seeds(plan)
+        turning = self._whole_groups(ids)
+        if self._reset_ids is None:
+            slots = dict.fromkeys(ids, self.books.slots.next_for_all())
+        else:
+            slots = dict(zip(turning, self.books.slots.next_for(turning), strict=True))
+        self._start(
+            [
+                (seat, Reset(part, {i: slots[i] for i in seat.env_ids if i in slots}))
+                for seat, part in self.by_seat(args)
+            ]
+        )
 
     def reset_results(self, env_ids: Sequence[int] | None = None) -> ResetResults:
         """What the reset that was finished last has come to.
@@ -227,16 +241,19 @@ class Pool:
         Observations of all environments and infos of those that were reset; or observations and
         infos of these environments, in this order.
         """
-        self._exposed = self._exposed or env_ids is None
         only = self._reset_ids if env_ids is None else None
-        return self._reader.observe(self._slot, env_ids), self._reader.infos(env_ids, only)
+        infos = self.books.reader.infos(env_ids, only)
+        if env_ids is None and not self._num_sent:
+            return self.books.reader.observe(self.books.slots.together(), None), infos
+        ids = range(self.num_envs) if env_ids is None else env_ids  # some are being written
+        return self.books.reader.observe(self.books.slots.of(list(ids)), list(ids)), infos
 
     @exclusive
     def plan_reset(self, plan: ResetPlan) -> None:
         """What the next automatic reset of these environments uses, once."""
         self._check_idle(list(plan), "set_next_reset")
-        parts = self._by_worker({i: ResetArgs(*how) for i, how in plan.items()})
-        self._start({index: PlanReset(part) for index, part in parts.items()})
+        args = {i: ResetArgs(*how) for i, how in plan.items()}
+        self._start([(seat, PlanReset(part)) for seat, part in self.by_seat(args)])
         self.finish()
 
     @exclusive
@@ -253,38 +270,41 @@ class Pool:
     ) -> None:
         """Begin a call; `finish` gives its results by env id."""
         self._check_idle(env_ids, name)
-        parts = self._by_worker(dict.fromkeys(env_ids))
-        self._start({i: Call(name, args, kwargs, list(part)) for i, part in parts.items()})
+        parts = self.by_seat(dict.fromkeys(env_ids))
+        self._start([(seat, Call(name, args, kwargs, list(part))) for seat, part in parts])
 
     @exclusive
     def set_attr(self, name: str, values: dict[int, Any]) -> None:
         """Set an attribute of environments, each to its own value."""
         self._check_idle(list(values), "set_attr")
-        self._start({i: SetAttr(name, part) for i, part in self._by_worker(values).items()})
+        self._start([(seat, SetAttr(name, part)) for seat, part in self.by_seat(values)])
         self.finish()
 
-    def _start(self, commands: dict[int, Command]) -> None:
+    def _start(self, commands: Sequence[tuple[Seat, Command]]) -> None:
         """Hand commands to workers, after what these are at; to all of them or to none."""
         self._settle()
-        for index in commands:
-            if self._flights[index] is not None:
-                self._land(index)
+        self._free(seat for seat, _ in commands)
         self._begun = time.perf_counter()
-        for index, command in commands.items():
+        for seat, command in commands:
             try:
-                self._launch(index, command, ())
-            except BaseException:
+                self._traffic.launch(seat, command)
+            except Exception:  # Ctrl-C does not wait: what was launched is settled by the next call
                 self._settle()
                 raise
+
+    def _free(self, seats: Iterable[Seat]) -> None:
+        """Wait for what these are at, and land it."""
+        for seat in seats:
+            if seat.flight is not None:
+                self._traffic.has_answered(seat, None)
+                self._land(seat)
 
     def await_started(self, timeout_s: float | None) -> bool:
         """Whether all workers have answered, waiting at most so long."""
         deadline = None if timeout_s is None else time.perf_counter() + timeout_s
-        for index, flight in enumerate(self._flights):
-            if flight is None or flight.env_ids or flight.landed:
-                continue
+        for seat in self._started():
             left = None if deadline is None else max(0.0, deadline - time.perf_counter())
-            if not self._has_answered(index, left):
+            if not self._traffic.has_answered(seat, left):
                 return False
         return True
 
@@ -293,28 +313,50 @@ class Pool:
 
         Returns the results of calls.
         """
-        results: dict[int, Any] = {}
-        for index, flight in enumerate(self._flights):
-            if flight is not None and not flight.env_ids:
-                reply = self._land(index)
-                if reply is not None:
-                    results.update(reply.results)
-                if self._queued[index]:
-                    self._dispatch(index)
+        results = self._finish()
         self.wait_s += time.perf_counter() - self._begun
         if self._troubles:
-            self._reader.forget()
+            self.books.reader.forget()
             self._raise_troubles()
+        self._look_after_seats()
+        return results
+
+    def _look_after_seats(self) -> None:
+        """Replace workers that have grown too large, and let environments move."""
+        if self.plan.policy.max_worker_rss_mb is not None:
+            recycle(self, self.plan.policy.max_worker_rss_mb)
+        if self.wishes:
+            moves.carry_out(self, list(self.wishes))
+
+    def ask(self, seat: Seat, command: Command) -> dict[int, Any]:
+        """Have one worker do something, now; its results, or what went wrong raised."""
+        self._start([(seat, command)])
+        results = self._finish()
+        self._raise_troubles()
         return results
 
     def _settle(self) -> None:
         """Take, and forget, the answers to a call that was interrupted before it was finished."""
-        left = [i for i, flight in enumerate(self._flights) if flight and not flight.env_ids]
-        for index in left:
-            self._land(index)
-        if left:
-            self._reader.forget()
+        if self._started():
+            self._finish()
+            self.books.reader.forget()
             self._troubles.clear()
+
+    def _started(self) -> list[Seat]:
+        """Seats whose flights belong to a call for all, not to `send`."""
+        return [seat for seat in self.seats if seat.flight is not None and not seat.flight.sent]
+
+    def _finish(self) -> dict[int, Any]:
+        seats, results = self._started(), {}
+        self._traffic.await_all(seats)
+        landed = [(seat, self._land(seat)) for seat in seats]
+        for seat, flight in landed:
+            for reply in flight.replies:
+                results.update(reply.results)
+            if seat.queued:
+                self._dispatch(seat)
+        self.books.record(landed, self.supervisor)
+        return results
 
     # --- first come, first served -----------------------------------------------------------
 
@@ -323,17 +365,16 @@ class Pool:
         """Start steps of these environments; those of a busy worker follow when it is free."""
         self._check_idle(env_ids, "send")
         self._settle()
-        if self._together > 1:
+        if self.together > 1:
             self._check_together(env_ids)
-        objects = self._actions.write(env_ids, actions, self._resets_next)
+        objects = self.books.actions.write(env_ids, actions, self.books.resets_next)
         self._action_objects.update(objects or {})
-        self._turn_slot(keep=True)
         self._sent[list(env_ids)] = True
         self._num_sent += len(env_ids)
-        for index, ids in self._by_worker(dict.fromkeys(env_ids)).items():
-            self._queued[index].extend(ids)
-            if self._flights[index] is None:
-                self._dispatch(index)
+        for seat, ids in self.by_seat(dict.fromkeys(env_ids)):
+            seat.queued.extend(ids)
+            if seat.flight is None:
+                self._dispatch(seat)
 
     @exclusive
     def recv(self, min_envs: int | None, timeout_s: float | None) -> Batch:
@@ -363,10 +404,12 @@ class Pool:
 
     def _await_ready(self, min_envs: int, deadline: float | None) -> None:
         while True:
-            for index, flight in enumerate(self._flights):
-                if flight is not None and self._has_answered(index, 0.0):
-                    self._land(index)
-                    self._dispatch(index)
+            for seat in list(self.seats):
+                if seat.flight is not None and self._traffic.has_answered(seat, 0.0):
+                    self._land(seat)
+                    if not self._troubles:
+                        self._move_from(seat)
+                    self._dispatch(seat)
             self._raise_troubles()
             if (ready := int(self._ready.sum())) >= min_envs:
                 return
@@ -378,107 +421,98 @@ class Pool:
                 )
             self.backend.listen(left, self._any_answered)
 
-    def _any_answered(self) -> bool:
-        waiting = [k for k, flight in enumerate(self._flights) if flight is not None]
-        return any(self._has_answered(index, 0.0) for index in waiting)
+    def _move_from(self, seat: Seat) -> None:
+        """Let environments of an idle worker change seats; what waited for them goes along."""
+        if self.plan.policy.max_worker_rss_mb is not None:
+            recycle(self, self.plan.policy.max_worker_rss_mb)
+        if not self.wishes:
+            return
+        moves.carry_out(self, [i for i in seat.env_ids if i in self.wishes])
+        for other in self.seats:
+            if other.flight is None:
+                self._dispatch(other)
 
-    def _dispatch(self, index: int) -> None:
+    def _any_answered(self) -> bool:
+        flying = [seat for seat in self.seats if seat.flight is not None]
+        return any(self._traffic.has_answered(seat, 0.0) for seat in flying)
+
+    def _dispatch(self, seat: Seat) -> None:
         """Let an idle worker step whatever waits for it."""
-        ids, block = self._queued[index], self._blocks[index]
+        ids = seat.queued
         if not ids:
             return
-        self._queued[index] = []
-        self.rows.asked[block.start : block.stop] = False
-        self.rows.asked[ids] = True
+        seat.queued = []
+        slots = self.books.slots.next_for(ids)
+        self.books.rows.asked[list(seat.env_ids)] = 0
+        self.books.rows.asked[ids] = [1 + slot for slot in slots]
         waiting = self._action_objects
         objects = {i: waiting.pop(i) for i in ids if i in waiting} if waiting else None
-        everyone = len(ids) == len(block)
-        command = self._step_command(index, None if everyone else ids, objects)
-        self._launch(index, command, ids)
+        self._traffic.launch(seat, self._step_command(seat, slots[0], objects, everyone=False), ids)
 
     # --- one command at a time per worker ---------------------------------------------------
 
-    def _launch(self, index: int, command: Command, sent: Sequence[int]) -> None:
-        self.workers[index].put(command)
-        self._flights[index] = Flight(sent)
-
-    def _has_answered(self, index: int, timeout_s: float | None) -> bool:
-        """Whether a worker has answered, or never will: then, too, it can be landed."""
-        flight = self._flights[index]
+    def _land(self, seat: Seat) -> Flight:
+        """Take what a worker has answered; what went wrong is kept for later."""
+        flight, seat.flight = seat.flight, None
         assert flight is not None
-        if not flight.landed:
-            try:
-                flight.landed = self.workers[index].wait(timeout_s)
-            except ShoalError as death:
-                flight.landed, flight.death = True, death
-        return flight.landed
-
-    def _land(self, index: int) -> Reply | None:
-        """Wait for a worker's answer and take it; what went wrong is kept for later."""
-        self._has_answered(index, None)
-        flight, self._flights[index] = self._flights[index], None
-        assert flight is not None
-        reply: Reply | None = None
-        lost: set[int] = set()
-        try:
-            if flight.death is not None:
-                raise flight.death
-            reply = self.workers[index].take()
-        except Exception as trouble:
-            self._troubles.append(trouble)
-            self._queued[index] = []
-            lost = set(self._blocks[index]) & set(self.outstanding().tolist())
-        if reply is not None:
-            self._absorb(index, reply)
-            lost = {env_id for failure in reply.failures for env_id in failure.env_ids}
-        if flight.env_ids:
-            self._ready[[env_id for env_id in flight.env_ids if env_id not in lost]] = True
-        given_up = [env_id for env_id in lost if self._sent[env_id]]
+        if flight.trouble is not None:
+            self._troubles.append(flight.trouble)
+            if not flight.failed:  # the worker itself is lost
+                seat.queued, flight.failed = [], set(seat.env_ids)
+        else:
+            seat.failures = 0
+        for reply in flight.replies:
+            self._absorb(reply)
+            failures = reply.failures
+            self._troubles += [self.supervisor.error_of(seat, flight, one) for one in failures]
+            flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
+        if flight.sent:
+            self.books.record([(seat, flight)], self.supervisor)
+            if len(self.seats) > 1 and self.together == 1:
+                self._watch_pace(flight)
+            self._ready[[i for i in flight.sent if i not in flight.failed]] = True
+        given_up = [env_id for env_id in flight.failed if self._sent[env_id]]
         if given_up:
             self._sent[given_up] = self._ready[given_up] = False
             self._num_sent -= len(given_up)
-        return reply
+        return flight
+
+    def _watch_pace(self, flight: Flight) -> None:
+        is_time = self._pace.note(self.books.rows, [*flight.sent])
+        if is_time and not self._troubles and (slow := self._pace.slow()):
+            moves.set_apart(self, slow)
+
+    def _absorb(self, reply: Reply) -> None:
+        columns = self.books.reader.absorb(reply)
+        if columns:
+            for other in self.seats:
+                other.news.extend(columns)
+        for env_id, state in reply.generators.items():
+            self.books.journal.entries[env_id].odd_generator = state
+        self._tell_notes(reply)
+
+    def _tell_notes(self, reply: Reply) -> None:
+        for key, text in reply.notes.items():
+            self.note(key, text)
+
+    def note(self, key: str, text: str) -> None:
+        """Something worth one line in the log, once per key."""
+        if key not in self._noted:
+            self._noted.add(key)
+            log.warning("%s", text)
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _turn_slot(self, *, keep: bool = False) -> None:
-        """The next results go elsewhere, if the caller has views of the last ones.
-
-        `keep` takes the rows along, where not all of them will be written anew.
-        """
-        if not self._exposed or self._num_sent or self.rows.shape.slots == 1:
-            return  # what is under way was told where to write
-        old, new = self._slot, (self._slot + 1) % self.rows.shape.slots
-        self._slot, self._exposed = new, False
-        if keep:
-            flags = (self.rows.rewards, self.rows.terminations, self.rows.truncations)
-            for array in flags:
-                array[new] = array[old]
-            rings = zip(self.rows.observations[old], self.rows.observations[new], strict=True)
-            for source, target in rings:
-                target[...] = source
-
     def _step_command(
-        self, index: int, env_ids: Sequence[int] | None, objects: dict[int, Any] | None
+        self, seat: Seat, slot: int, objects: dict[int, Any] | None, everyone: bool = True
     ) -> Step:
-        news = self._news[index]
-        if env_ids is None and not news and objects is None:
-            return self._steps[self._slot]
-        self._news[index] = []
+        news = seat.news
+        if everyone and not news and objects is None:
+            return self._steps[slot]
+        seat.news = []
         if objects is not None:
-            objects = {i: objects[i] for i in self._blocks[index] if i in objects}
-        return Step(self._slot, env_ids is None, tuple(news), objects)
-
-    def _absorb(self, index: int, reply: Reply) -> None:
-        columns = self._reader.absorb(reply)
-        for news in self._news:
-            news.extend(columns)
-        for key, text in reply.notes.items():
-            if key not in self._noted:
-                self._noted.add(key)
-                log.warning("%s", text)
-        pid = self.workers[index].pid
-        self._troubles += [failure.as_error(index, pid) for failure in reply.failures]
+            objects = {i: objects[i] for i in seat.env_ids if i in objects}
+        return Step(slot, everyone, tuple(news), objects)
 
     def _raise_troubles(self) -> None:
         """Raise the first of what went wrong, with the others told beside it."""
@@ -493,11 +527,19 @@ class Pool:
             first.others = others
         raise first
 
-    def _by_worker(self, values: dict[int, Any]) -> dict[int, dict[int, Any]]:
+    def by_seat(self, values: dict[int, Any]) -> list[tuple[Seat, dict[int, Any]]]:
+        """Values by environment, as the part of each worker."""
         parts: dict[int, dict[int, Any]] = {}
         for env_id, value in values.items():
-            parts.setdefault(int(self._owner[env_id]), {})[env_id] = value
-        return parts
+            parts.setdefault(self.owner[env_id].index, {})[env_id] = value
+        return [(seat, parts[seat.index]) for seat in self.seats if seat.index in parts]
+
+    def _whole_groups(self, env_ids: Sequence[int]) -> Sequence[int]:
+        """These environments, and all that are in one vector environment with any of them."""
+        if self.together == 1:
+            return env_ids
+        starts = dict.fromkeys(env_id - env_id % self.together for env_id in env_ids)
+        return [start + k for start in starts for k in range(self.together)]
 
     def _check_open(self, what: str) -> None:
         if self.closed:
@@ -520,15 +562,60 @@ class Pool:
             )
 
     def _check_together(self, env_ids: Sequence[int]) -> None:
-        starts = {env_id - env_id % self._together for env_id in env_ids}
-        expected = {start + k for start in starts for k in range(self._together)}
-        if expected != set(env_ids):
+        missing = sorted(set(self._whole_groups(env_ids)) - set(env_ids))
+        if missing:
             raise ContractError(
-                f"send: environments {_some(sorted(expected - set(env_ids)))} are in one vector "
-                "environment with others that were given, and step together with them."
+                f"send: environments {_some(missing)} are in one vector environment with others "
+                "that were given, and step together with them."
             )
 
+    # --- another size, another state --------------------------------------------------------
+
+    @exclusive
+    def resize(self, num_envs: int, num_workers: int) -> None:
+        """Have so many environments and workers; new environments are still to be reset."""
+        self._check_idle(None, "resize")
+        self._settle()
+        resize(self, num_envs, num_workers)
+
+    @exclusive
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """Let other environments go on from the exact state of one."""
+        self._check_idle([env_id, *into_ids], "branch")
+        self._settle()
+        branch(self, env_id, into_ids)
+
+    def adopt(self, books: Books) -> None:
+        """Go on with these books, which are for another number of environments."""
+        self.books = self.supervisor.books = books
+        self.num_envs = books.num_envs
+        self._pace = Pace(self.num_envs)
+        self._sent = np.zeros(self.num_envs, dtype=np.bool_)
+        self._ready = np.zeros(self.num_envs, dtype=np.bool_)
+
+    def add_seat(self) -> Seat:
+        """One more worker, without environments for now."""
+        taken = {seat.index for seat in self.seats}
+        index = next(k for k in range(len(taken) + 1) if k not in taken)
+        (worker,) = self._crew.launch([Build(self.plan.assign(index, ()))])
+        seat = Seat(index, worker, ())
+        self.seats.append(seat)
+        self._first_answer(seat)
+        worker.put(Attach(self.books.rows, self.books.reader.columns()))
+        self._first_answer(seat)
+        return seat
+
+    def remove(self, seat: Seat) -> None:
+        """Let a worker go that has no environments any more."""
+        self.seats.remove(seat)
+        self._crew.dismiss(seat.worker, CLOSE_TIMEOUT_S)
+
     # --- about itself -----------------------------------------------------------------------
+
+    @property
+    def workers(self) -> list[Worker]:
+        """Those who sit here now."""
+        return [seat.worker for seat in self.seats]
 
     def local_envs(self) -> list[Any]:
         """The environments themselves, where they live in this process."""
@@ -537,7 +624,7 @@ class Pool:
     def busy_fractions(self) -> list[float]:
         """The share of its life that each worker has spent executing commands."""
         alive_ns = (time.perf_counter() - self.opened) * 1e9
-        return [worker.busy_ns() / alive_ns for worker in self.workers]
+        return [(seat.spent_ns + seat.worker.busy_ns()) / alive_ns for seat in self.seats]
 
     @property
     def closed(self) -> bool:

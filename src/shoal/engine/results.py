@@ -50,17 +50,37 @@ class Reader:
             self._odd.setdefault(odd.env_id, []).append(odd)
         return self._infos.discover(reply.odd_infos)
 
+    def objects_of(self, env_id: int) -> tuple[Any, ...]:
+        """Those parts of an environment's latest observation that have no row."""
+        return self._objects.get(env_id, ())
+
+    def columns(self) -> list[ColumnSpec]:
+        """The info columns that there are, in the order in which they were made."""
+        return [column.spec for column in self._infos.columns.all]
+
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """What came beside the observation of one environment is now that of others, too."""
+        for target in into_ids if env_id in self._objects else ():
+            self._objects[target] = self._objects[env_id]
+
+    def take_over(self, other: Reader, count: int) -> None:
+        """Go on where a reader of other rows was, for its first environments."""
+        self.tally = other.tally
+        for spec in other.columns():
+            self._infos.columns.add(spec)
+        self._objects = {i: parts for i, parts in other._objects.items() if i < count}
+
     def forget(self) -> None:
         """Drop what came beside the rows of a step that will not be handed out."""
         self._odd.clear()
         self._final_objects.clear()
         self._final_scalars.clear()
 
-    def collect(self, slot: int, env_ids: Sequence[int] | None) -> Batch:
-        """The results of a step of these environments (None: of all)."""
+    def collect(self, slots: Any, env_ids: Sequence[int] | None) -> Batch:
+        """The results of a step of these environments, each in its slot (None: of all, in one)."""
         rows, ids = self._rows, slice(None) if env_ids is None else env_ids
         rewards, terminations, truncations = (
-            array[slot][ids] for array in (rows.rewards, rows.terminations, rows.truncations)
+            array[slots, ids] for array in (rows.rewards, rows.terminations, rows.truncations)
         )
         if env_ids is None:  # an index by a list has copied already
             rewards, terminations = rewards.copy(), terminations.copy()
@@ -71,7 +91,7 @@ class Reader:
         if np.count_nonzero(ended):  # a quarter of the time of any()
             self._note_ends(np.flatnonzero(ended), env_ids, infos, len(rewards))
         numbers = self._all_ids if env_ids is None else np.asarray(env_ids)
-        observations = self.observe(slot, env_ids)
+        observations = self.observe(slots, env_ids)
         return Batch(observations, rewards, terminations, truncations, infos, numbers)
 
     def infos(
@@ -88,18 +108,18 @@ class Reader:
             odd = [one for env_id in ids for one in self._odd.pop(env_id, ())]
         return self._infos.collect(env_ids, odd, only)
 
-    def observe(self, slot: int, env_ids: Sequence[int] | None) -> Any:
+    def observe(self, slots: Any, env_ids: Sequence[int] | None) -> Any:
         """The observations of these environments (None: of all), batched as their space says."""
-        layout, arrays = self._rows.shape.observation, iter(self._rows.observations[slot])
+        layout, rings = self._rows.shape.observation, iter(self._rows.rings)
         parts: list[Any] = []
         position = 0
         for leaf in layout.leaves:
             if leaf.is_array:
-                array = next(arrays)
+                ring = next(rings)
                 if env_ids is not None:
-                    parts.append(array[env_ids])
+                    parts.append(ring[slots, env_ids])
                 else:
-                    parts.append(array.copy() if self._copy else array)
+                    parts.append(ring[slots].copy() if self._copy else ring[slots])
                 continue
             ids = self._all_ids.tolist() if env_ids is None else env_ids
             values = [self._objects[i][position] if i in self._objects else None for i in ids]

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from shoal.engine.memory import Memory
 from shoal.layout import Array, Layout
 
 CACHE_LINE_BYTES = 64
 INFO_COLUMNS = 128
 """How many info entries get a column; further ones travel beside the rows."""
 INFO_BYTES_PER_ENV = 1024
+GENERATOR_BYTES = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,18 @@ class RowShape:
         """Shape and dtype of every array, in the order `Rows` takes them."""
         batch, ring = (self.num_envs,), (self.slots, self.num_envs)
         f8, i8, flag = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+        byte = np.dtype(np.uint8)
         observations = [((*ring, *leaf.shape), leaf.dtype) for leaf in self.observation.arrays]
         final_rows = batch if self.keeps_finals else (0,)
         finals = [((*final_rows, *leaf.shape), leaf.dtype) for leaf in self.observation.arrays]
         actions = [((*batch, *leaf.shape), leaf.dtype) for leaf in self.action.arrays]
-        scalars = [(ring, f8), (ring, flag), (ring, flag), (batch, f8), (batch, i8), (batch, flag)]
+        scalars = [(ring, f8), (ring, flag), (ring, flag), (batch, f8), (batch, i8), (batch, byte)]
+        records = [(batch, i8), ((self.num_envs, GENERATOR_BYTES), byte)]
         infos = [
             ((INFO_COLUMNS, self.num_envs), flag),
-            ((self.num_envs * INFO_BYTES_PER_ENV,), np.dtype(np.uint8)),
+            ((self.num_envs * INFO_BYTES_PER_ENV,), byte),
         ]
-        return observations + finals + actions + scalars + infos
+        return observations + finals + actions + scalars + records + infos
 
     def nbytes(self) -> int:
         """Bytes that `Rows` needs."""
@@ -51,14 +55,22 @@ class RowShape:
 
 
 class Rows:
-    """The arrays of a pool. `buffer` is what they are carved from; None means private memory."""
+    """The arrays of a pool, carved from `buffer` or (None) from private memory.
+
+    What a step comes to is written into one of the *slots*, in turn, so that what was known before
+    a step outlives a step that dies.
+    """
+
+    memory: Memory | None = None
+    """What others need in order to see these rows, where they are shared."""
 
     def __init__(self, shape: RowShape, buffer: memoryview | None = None) -> None:
         self.shape = shape
         carved = iter(carve(shape.entries(), buffer))
         leaves, num_actions = len(shape.observation.arrays), len(shape.action.arrays)
-        ring = [next(carved) for _ in range(leaves)]
-        self.observations = [[array[slot] for array in ring] for slot in range(shape.slots)]
+        self.rings = [next(carved) for _ in range(leaves)]
+        """Observations, [slots, num_envs, ...]."""
+        self.observations = [[array[slot] for array in self.rings] for slot in range(shape.slots)]
         self.finals = [next(carved) for _ in range(leaves)]
         """The last observation of an ended episode, where the same step already resets."""
         self.actions = [next(carved) for _ in range(num_actions)]
@@ -66,8 +78,26 @@ class Rows:
         self.episode_returns, self.episode_lengths = next(carved), next(carved)
         """Of the episode that ended last."""
         self.asked = next(carved)
-        """Which environments a step of only some is for."""
+        """Which environments a step of only some is for: 1 + the slot of its results, else 0."""
+        self.step_ns = next(carved)
+        """How long the latest sent step of each environment took."""
+        self.generators = next(carved)
+        """The state of each environment's generator before its latest reset."""
         self.info_present, self.info_bytes = next(carved), next(carved)
+
+    def take_over(self, other: Rows, count: int) -> None:
+        """Copy the first rows of others (infos aside), whose number differs."""
+        for mine, theirs in zip(self._ringed(), other._ringed(), strict=True):
+            mine[:, :count] = theirs[:, :count]
+        for mine, theirs in zip(self._single(), other._single(), strict=True):
+            mine[:count] = theirs[:count]
+
+    def _ringed(self) -> list[Array]:
+        return [*self.rings, self.rewards, self.terminations, self.truncations]
+
+    def _single(self) -> list[Array]:
+        ends = [self.episode_returns, self.episode_lengths, self.generators]
+        return [*self.finals, *self.actions, *ends]
 
 
 def carve(

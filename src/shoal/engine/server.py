@@ -93,6 +93,10 @@ class Server:
         """Whether the end of this worker, or of the server itself, has been reported."""
         return self._listen_until(lambda: pid in self._exits, 0.0) != "waiting"
 
+    def has_ended(self) -> bool:
+        """Whether the server itself is gone."""
+        return self._listen_until(lambda: False, 0.0) == "ended"
+
     def kill(self, pid: int) -> None:
         """End a worker and its children now."""
         with contextlib.suppress(OSError):
@@ -110,7 +114,15 @@ class Server:
         if self._process is not None:
             self._process.wait()
         if self._zygote is not None:
+            self._await_end(time.monotonic() + 1.0)
             self._zygote.release()
+
+    def _await_end(self, deadline: float) -> None:
+        """It ends a moment after its last message, and nobody waits for a fork of the zygote."""
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.kill(self._pid, 0)
+                time.sleep(0.0005)
 
     def _listen_until(self, satisfied: Callable[[], bool], timeout_s: float) -> str:
         """Take reports until one satisfies, the server has ended, or the time is up."""
@@ -202,12 +214,16 @@ class _Nursery:
 
     def run(self) -> None:
         hello = self._control.recv()
+        # Nobody looks for the caller while a module takes its time; later on that must not be left
+        # to a signal, which would not reach the children of workers.
+        launch.set_death_signal(signal.SIGKILL)
         launch.importing = True
         for name in hello["preload"]:
             # What fails here fails again in the worker, where there is someone to tell.
             with contextlib.suppress(BaseException):
                 importlib.import_module(name)
         launch.importing = False
+        launch.set_death_signal(0)
         self._fork = hello["fork"] and _thread_count() == 1
         try:
             while os.getppid() == self._parent_pid:
@@ -226,9 +242,9 @@ class _Nursery:
     def _start(self, number: int) -> None:
         _, fds, _, _ = socket.recv_fds(self._socket, 1, 3)
         pipes = [os.pipe(), os.pipe()]
-        channel, memory, store = fds
+        channel, signals, store = fds
         outputs_w = (pipes[0][1], pipes[1][1])
-        outfit = Outfit(number, os.getpid(), channel, memory, store, outputs_w)
+        outfit = Outfit(number, os.getpid(), channel, signals, store, outputs_w)
         reading = [r for r, _ in pipes]
         pid = self._fork_worker(outfit, reading) if self._fork else _spawn_worker(outfit)
         for fd in (*outfit.fds, *outputs_w):

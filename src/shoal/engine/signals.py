@@ -8,6 +8,7 @@ elsewhere it has one until the other side has opened it.
 from __future__ import annotations
 
 import _multiprocessing  # type: ignore[import-not-found]
+import contextlib
 import ctypes
 import os
 import secrets
@@ -48,16 +49,17 @@ class Semaphore:
     def open(cls, place: memoryview | str) -> Semaphore:
         """One that another process made, by its place in shared memory or its name."""
         if isinstance(place, str):
-            return cls(_multiprocessing.SemLock._rebuild(0, _COUNTING, _MAX, place))
+            return cls(_multiprocessing.SemLock._rebuild(0, _COUNTING, _MAX, place), place)
         # Rebuilt from the bare address: the standard library's own semaphore, at its full speed
         # (75 ns for a failed try, a third of what calling through ctypes costs), but nameless.
         lock = _multiprocessing.SemLock._rebuild(_address(place), _COUNTING, _MAX, None)
         return cls(lock, place=place)
 
     def unlink(self) -> None:
-        """Take the name away; those who have opened it keep it."""
+        """Take the name away, unless the other side has; those who have opened it keep it."""
         if self.name is not None:
-            _multiprocessing.sem_unlink(self.name)
+            with contextlib.suppress(FileNotFoundError):
+                _multiprocessing.sem_unlink(self.name)
             self.name = None
 
     def wait(self, spin_s: float, park_s: float) -> bool:

@@ -11,32 +11,44 @@ A step usually carries no message either way: its actions, results and infos are
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Protocol
 
+import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine.actions import Loose
-from shoal.engine.cells import BatchedCell, Cell, Desk, Outcome
+from shoal.engine.actions import each_action
+from shoal.engine.build import build, describe
+from shoal.engine.cells import BatchedCell, Desk, Outcome
 from shoal.engine.commands import (
     MARK_ENV,
     MARK_PHASE,
     MARK_SINCE_NS,
+    MARK_STEP,
     PHASES,
+    Attach,
+    Build,
     Call,
     Command,
     Failure,
     PlanReset,
+    Release,
     Reply,
     Reset,
+    Restore,
     SetAttr,
+    Snapshot,
     Step,
     failure_of,
+    private_mark,
 )
 from shoal.engine.infos import Columns, InfoWriter
 from shoal.engine.rows import Rows
-from shoal.errors import ContractError, shown
+from shoal.errors import ConfigError, ContractError, shown
 
 REFUSED_CALLS = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 _CALL_DIRECTLY = "Trying to call function `{0}` with `call`, use `{0}` directly instead."
@@ -50,34 +62,113 @@ class Channel(Protocol):
     def answer(self, reply: Reply | None) -> None: ...
 
 
-class Share:
-    """The environments of one worker."""
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a share works."""
 
-    def __init__(
-        self,
-        cells: list[Cell] | list[BatchedCell],
-        catch: type[BaseException],
-        mark: memoryview,
-        timed: bool = False,
-    ) -> None:
-        self.cells = cells
-        self.mark, self._timed = mark, timed
-        self.env_ids = [env_id for cell in cells for env_id in cell.env_ids]
-        self._catch = (catch, SystemExit)
-        self._cell_of = {env_id: cell for cell in cells for env_id in cell.env_ids}
+    mode: AutoresetMode
+    check_finite: bool = False
+    catch: type[BaseException] = BaseException
+    """What an environment raises and is caught. Where it runs in the caller's own thread Ctrl-C is
+    the user's, not the environment's."""
+    timed: bool = False
+    """Whether the mark says when each step began."""
+
+
+class Share:
+    """The environments of one worker: none at first."""
+
+    def __init__(self, manner: Manner, mark: memoryview | None = None) -> None:
+        self.cells: list[Any] = []
+        self.env_ids: list[int] = []
+        self.mark = private_mark() if mark is None else mark
+        self.busy_ns = 0
+        self._manner = manner
+        self._catch = (manner.catch, SystemExit)
+        self._cell_of: dict[int, Any] = {}
         self._reply: Reply | None = None
         self._noted: set[str] = set()
-        self.busy_ns = 0
+        self._rows: Rows | None = None
+        self._infos: InfoWriter
 
-    def attach(self, rows: Rows, mode: AutoresetMode, check_finite: bool) -> None:
-        """Give every cell its row. From here on commands can be executed."""
-        self.rows = rows
-        self._first, self._end = self.env_ids[0], self.env_ids[-1] + 1
-        self._all: Any = slice(self._first, self._end)
-        self._infos = InfoWriter(Columns(rows), self._first, len(self.env_ids))
-        self._desk = Desk(rows, self._infos, self._note, mode, check_finite, {})
+    def build(self, command: Build) -> None:
+        """Make environments, and let them take the place of any that have their numbers."""
+        self._close_those(command.assignment.env_ids or ())
+        try:
+            cells = build(command.assignment, self.mark)
+        except self._catch as error:
+            self.reply.failures.append(failure_of(error))
+            return
+        for cell in cells:
+            self._cell_of.update(dict.fromkeys(cell.env_ids, cell))
+        self._arrange()
+        self.reply.built = describe(cells) if cells else None
+        if self._rows is not None:
+            for cell in cells:
+                cell.attach(self._desk)
+
+    def _close_those(self, env_ids: Iterable[int]) -> None:
+        for cell in dict.fromkeys(self._cell_of[i] for i in env_ids if i in self._cell_of):
+            with contextlib.suppress(*self._catch):  # it has failed already
+                cell.env.close()
+
+    def _arrange(self) -> None:
+        self.env_ids = sorted(self._cell_of)
+        self.cells = list(dict.fromkeys(self._cell_of[env_id] for env_id in self.env_ids))
+        self._ids = np.array(self.env_ids, dtype=np.int64)
+        first, last = (self.env_ids[0], self.env_ids[-1]) if self.env_ids else (0, -1)
+        is_block = last - first + 1 == len(self.env_ids)
+        self._all: Any = slice(first, last + 1) if is_block else self._ids
+        if self._rows is not None:
+            self._infos.take_over(self._all)
+
+    def attach(self, command: Attach) -> None:
+        """Give every cell its row. From here on environments can be stepped."""
+        self._rows = rows = command.rows
+        columns = Columns(rows)
+        for spec in command.columns:
+            columns.add(spec)
+        self._infos = InfoWriter(columns, self._all)
+        manner = self._manner
+        self._desk = Desk(rows, self._infos, self._note, manner.mode, manner.check_finite, {}, {})
         for cell in self.cells:
-            cell.attach(self._desk)
+            try:
+                cell.attach(self._desk)
+            except ConfigError as error:
+                self.reply.failures.append(failure_of(error, cell.env_ids, "start"))
+
+    @property
+    def rows(self) -> Rows:
+        assert self._rows is not None
+        return self._rows
+
+    def restore(self, command: Restore) -> None:
+        """Bring rebuilt environments to where they were; the results say why one could not be."""
+        for env_id, how in command.how.items():
+            cell = self._cell_of[env_id]
+            self.mark[MARK_ENV], self.mark[MARK_STEP] = env_id, 0
+            self.mark[MARK_SINCE_NS] = time.monotonic_ns()
+            try:
+                problem = cell.restore(env_id, how, self._watch)
+            except self._catch as error:
+                problem = f"{type(error).__name__} was raised: {error}"
+            self.reply.results[env_id] = problem
+
+    def snapshot(self, command: Snapshot) -> None:
+        for env_id in command.env_ids:
+            self.reply.results[env_id] = self._cell_of[env_id].snapshot()
+
+    def release(self, command: Release) -> None:
+        """Let go of environments; of those that are here, at least."""
+        for cell in dict.fromkeys(self._cell_of.get(env_id) for env_id in command.env_ids):
+            if cell is not None:
+                self._guarded(cell, "close", cell.env.close)
+                for env_id in cell.env_ids:
+                    del self._cell_of[env_id]
+        self._arrange()
+
+    def _watch(self, step: int) -> None:
+        self.mark[MARK_STEP], self.mark[MARK_SINCE_NS] = step, time.monotonic_ns()
 
     @property
     def reply(self) -> Reply:
@@ -89,10 +180,21 @@ class Share:
     def begin(self) -> None:
         """Forget what a command that was interrupted may have left."""
         self._reply = None
-        self._infos.odd = []
+        if self._rows is not None:
+            self._infos.odd = []
+
+    def rest(self) -> None:
+        """The answer is made: until the next command this worker is idle."""
+        self.mark[MARK_PHASE] = 0
 
     def take_reply(self) -> Reply | None:
         """What has gathered since the last command; None if nothing did."""
+        if self._rows is not None:
+            self._gather()
+        reply, self._reply = self._reply, None
+        return reply
+
+    def _gather(self) -> None:
         if self._infos.odd:
             self.reply.odd_infos, self._infos.odd = self._infos.odd, []
         if self.rows.shape.observation.has_objects:
@@ -103,38 +205,46 @@ class Share:
         if self._desk.final_scalars:
             self.reply.final_scalars.update(self._desk.final_scalars)
             self._desk.final_scalars.clear()
-        reply, self._reply = self._reply, None
-        return reply
+        if self._desk.generators:
+            self.reply.generators.update(self._desk.generators)
+            self._desk.generators.clear()
 
     def step(self, command: Step) -> None:
         """Step environments and write rewards and flags once for all of them."""
         for spec in command.columns:
             self._infos.columns.add(spec)
         cells: Sequence[Any]
+        slots: Any
         if command.everyone:
-            cells, where = self.cells, self._all
+            cells, where, slots = self.cells, self._all, command.slot
             self._infos.clear()
         else:
-            cells, where = self._asked_cells()
+            cells, where, slots = self._asked_cells()
             self._infos.clear(where)
-        outcomes = self._step_cells(cells, command, where)
+        outcomes = self._step_cells(cells, command, where, slots)
         rewards, terminations, truncations = zip(*outcomes, strict=True)
-        rows, slot = self.rows, command.slot
-        rows.rewards[slot, where] = rewards
-        rows.terminations[slot, where] = terminations
-        rows.truncations[slot, where] = truncations
+        rows = self.rows
+        rows.rewards[slots, where] = rewards
+        rows.terminations[slots, where] = terminations
+        rows.truncations[slots, where] = truncations
 
-    def _step_cells(self, cells: Sequence[Any], command: Step, where: Any) -> list[Outcome]:
+    def _step_cells(
+        self, cells: Sequence[Any], command: Step, where: Any, slots: Any
+    ) -> list[Outcome]:
         outcomes: list[Outcome] = []
         if isinstance(self.cells[0], BatchedCell):
+            turns = dict(zip(where, slots, strict=True)) if not command.everyone else {}
             for cell in cells:
-                outcomes += self._guarded(
-                    cell, "step", cell.step, command.slot, self._joint_action(cell, command)
-                )
+                slot = turns.get(cell.env_ids[0], command.slot)
+                action = self._joint_action(cell, command)
+                outcomes += self._guarded(cell, "step", cell.step, slot, action)
             return outcomes
-        slot, catch, append = command.slot, self._catch, outcomes.append
-        mark, timed = self.mark, self._timed
-        for cell, action in zip(cells, self._actions(command, where), strict=True):
+        catch, append = self._catch, outcomes.append
+        mark, timed = self.mark, self._manner.timed
+        stamps = None if command.everyone else [time.monotonic_ns()]
+        each_slot = repeat(command.slot, len(cells)) if command.everyone else slots
+        actions = self._actions(command, where)
+        for cell, slot, action in zip(cells, each_slot, actions, strict=True):
             mark[MARK_ENV] = cell.env_ids[0]
             if timed:
                 mark[MARK_SINCE_NS] = time.monotonic_ns()
@@ -143,38 +253,28 @@ class Share:
             except catch as error:
                 self._fail(cell, "step", error, action)
                 append((0.0, False, False))
+            if stamps is not None:
+                stamps.append(time.monotonic_ns())
+        if stamps is not None:
+            self.rows.step_ns[where] = np.diff(stamps)
         return outcomes
 
-    def _asked_cells(self) -> tuple[list[Any], list[int]]:
-        asked = self.rows.asked[self._first : self._end].nonzero()[0] + self._first
-        env_ids = asked.tolist()
+    def _asked_cells(self) -> tuple[list[Any], list[int], list[int]]:
+        """Those that are asked for, their numbers, and the slot of each one's results."""
+        asked = self.rows.asked[self._all]
+        (positions,) = asked.nonzero()
+        env_ids, slots = self._ids[positions].tolist(), (asked[positions] - 1).tolist()
         cells = dict.fromkeys(self._cell_of[env_id] for env_id in env_ids)
-        return list(cells), env_ids
+        return list(cells), env_ids, slots
 
     def _actions(self, command: Step, where: Any) -> list[Any]:
         """One action per environment, each its own: nothing the caller may still overwrite."""
-        layout = self.rows.shape.action
-        columns: list[list[Any]] = []
-        env_ids = self.env_ids if command.everyone else where
-        arrays, objects = iter(self.rows.actions), 0
-        for leaf in layout.leaves:
-            if not leaf.is_array:
-                assert command.objects is not None
-                columns.append([command.objects[env_id][objects] for env_id in env_ids])
-                objects += 1
-                continue
-            # NumPy scalars and arrays, as Gymnasium's vector environments give them: environments
-            # may use .item() or .dtype, and Discrete.contains is 0.6 us faster on them than on int.
-            columns.append(list(next(arrays)[where].copy()))
-        if layout.is_plain:
-            actions = columns[0]
-        else:
-            actions = [layout.assemble(parts) for parts in zip(*columns, strict=True)]
-        for k, env_id in enumerate(env_ids if command.objects else ()):
-            loose = command.objects.get(env_id)  # type: ignore[union-attr]
-            if isinstance(loose, Loose):
-                actions[k] = loose.action
-        return actions
+        arrays = [array[where].copy() for array in self.rows.actions]
+        objects = None
+        if command.objects is not None:
+            env_ids = self.env_ids if command.everyone else where
+            objects = [command.objects.get(env_id) for env_id in env_ids]
+        return each_action(self.rows.shape.action, arrays, objects)
 
     def _joint_action(self, cell: BatchedCell, command: Step) -> Any:
         layout = self.rows.shape.action
@@ -196,7 +296,8 @@ class Share:
         self._infos.clear(env_ids)
         for cell in dict.fromkeys(self._cell_of[env_id] for env_id in env_ids):
             args = [command.args.get(env_id) for env_id in cell.env_ids]
-            self._guarded(cell, "reset", cell.reset, command.slot, args)
+            slot = next(command.slots[i] for i in cell.env_ids if i in command.slots)
+            self._guarded(cell, "reset", cell.reset, slot, args)
 
     def plan_reset(self, command: PlanReset) -> None:
         for env_id, args in command.args.items():
@@ -262,6 +363,11 @@ class Share:
 
 
 _EXECUTE: dict[type, tuple[int, Callable[[Share, Any], None]]] = {
+    Build: (PHASES.index("construct"), Share.build),
+    Attach: (PHASES.index("start"), Share.attach),
+    Restore: (PHASES.index("replay"), Share.restore),
+    Snapshot: (PHASES.index("call"), Share.snapshot),
+    Release: (PHASES.index("close"), Share.release),
     Step: (PHASES.index("step"), Share.step),
     Reset: (PHASES.index("reset"), Share.reset),
     PlanReset: (PHASES.index("set_next_reset"), Share.plan_reset),
@@ -270,8 +376,14 @@ _EXECUTE: dict[type, tuple[int, Callable[[Share, Any], None]]] = {
 }
 
 
+_PREPARING = tuple(map(PHASES.index, ("construct", "start")))
+
+
 def execute(command: Command, share: Share) -> Reply | None:
-    """Carry out one command. What an environment raises does not get out: it is in the reply."""
+    """Carry out one command. What an environment raises does not get out: it is in the reply.
+
+    The share is at it until `rest` is called: making bytes of the reply is part of the command.
+    """
     begun = time.perf_counter_ns()
     phase, carry_out = _EXECUTE[type(command)]
     share.mark[MARK_SINCE_NS] = time.monotonic_ns()  # before the phase: whoever watches reads both
@@ -279,8 +391,8 @@ def execute(command: Command, share: Share) -> Reply | None:
     share.begin()
     carry_out(share, command)
     reply = share.take_reply()
-    share.mark[MARK_PHASE] = 0
-    share.busy_ns += time.perf_counter_ns() - begun
+    if phase not in _PREPARING:
+        share.busy_ns += time.perf_counter_ns() - begun
     return reply
 
 

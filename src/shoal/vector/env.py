@@ -16,6 +16,7 @@ from shoal.engine.batch import Batch
 from shoal.errors import ContractError, shown
 from shoal.layout import Array
 from shoal.seeding import Seed, seeds_of
+from shoal.vector.checks import as_count
 
 if TYPE_CHECKING:
     from shoal.engine.pool import Pool, ResetPlan
@@ -27,9 +28,10 @@ EnvIds = Iterable[int] | None
 class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
     """Many environments, stepped together or as they come. Made by `shoal.make`.
 
-    Arrays that are returned are the caller's own; with `copy=False` observations are views that
-    stay valid until the second `step` (or `reset`) after the one that returned them. `recv` always
-    copies. One thread at a time may use them.
+    Arrays that are returned are the caller's own; with `copy=False` the observations of `step` and
+    `reset` are views, and a row stays valid until its environment's second step or reset after the
+    one that returned it (`reset` with a mask counts for all). `recv` always copies. One thread at a
+    time may use them.
     """
 
     def __init__(
@@ -43,13 +45,13 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
     ) -> None:
         self._pool = pool
         self._first_seed, self._batch_size, self._reason = seed, batch_size, reason
-        self.num_envs, self.copy = pool.num_envs, pool.plan.copy
+        self._run_seed: int | None = None
+        self.copy = pool.plan.copy
         self.spec, self.render_mode = spec, pool.first.render_mode
         self.metadata = {**pool.first.metadata, "autoreset_mode": pool.plan.terms.autoreset}
         self.single_observation_space = pool.single_observation_space
         self.single_action_space = pool.single_action_space
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._set_num_envs(pool.num_envs)
 
     # --- Gymnasium's contract ---------------------------------------------------------------
 
@@ -66,6 +68,8 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         first, self._first_seed = self._first_seed, None
         seed = first if seed is None else seed
         seeds = seeds_of(seed, self.num_envs)
+        if seed is not None:
+            self._run_seed = seed if isinstance(seed, int | np.integer) else None
         every = self._options_for(options, self.num_envs)
         return self._pool.reset({i: (seeds[i], every[i]) for i in ids})
 
@@ -84,8 +88,10 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
     def __enter__(self) -> VectorEnv:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # On Ctrl-C or sys.exit somebody waits for the program to end.
+        is_ending = kind is not None and not issubclass(kind, Exception)
+        self.close(timeout_s=self._pool.exit_timeout_s) if is_ending else self.close()
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
@@ -138,6 +144,47 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         if min_envs is None and self._batch_size is not None:
             min_envs = min(self._batch_size, max(1, len(self._pool.outstanding())))
         return self._pool.recv(min_envs, timeout_s)
+
+    def resize(
+        self, num_envs: int | None = None, num_workers: int | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Have more or fewer environments and workers from the next step on.
+
+        Highest numbers go. New environments are reset (with the seeds that they would have had from
+        the start, if the last `reset` was given one); their observations and infos are returned.
+        The others keep their episodes, and change worker only between two of them.
+        """
+        pool, before = self._pool, self.num_envs
+        envs = before if num_envs is None else as_count("num_envs", num_envs)
+        workers = pool.plan.num_workers
+        workers = workers if num_workers is None else as_count("num_workers", num_workers)
+        workers = 1 if pool.backend.name == "serial" else min(workers, envs)
+        try:
+            pool.resize(envs, workers)
+        finally:
+            self._set_num_envs(pool.num_envs)
+        fresh = list(range(before, self.num_envs))
+        if not fresh:
+            return pool.reset_results([])
+        seeds = seeds_of(self._run_seed, self.num_envs)
+        return pool.reset({i: (seeds[i], None) for i in fresh}, fresh)
+
+    def branch(self, env_id: int, into_ids: Iterable[int]) -> None:
+        """Make other environments continue from the exact state of this one.
+
+        Their own episodes are given up without a report. It is done by a replay of the running
+        episode, so it works for environments that follow from generator, options and actions
+        alone; for others it is an error.
+        """
+        (origin,), targets = self._ids([env_id]), self._ids(into_ids)
+        if origin in targets:
+            raise ContractError(f"branch: env {origin} cannot branch into itself.")
+        self._pool.branch(origin, targets)
+
+    def _set_num_envs(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
 
     def call(self, name: str, *args: Any, env_ids: EnvIds = None, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of each environment, or read an attribute; one result each."""
@@ -230,14 +277,14 @@ def check_reset_mask(mask: Any, num_envs: int) -> Array:
 
 def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
     """The entries of `stats()`."""
-    alive_s, tally = time.perf_counter() - pool.opened, pool.tally
+    alive_s, tally = time.perf_counter() - pool.opened, pool.books.reader.tally
     return {
         "backend": pool.backend.name,
         "reason": reason,
         "num_envs": pool.num_envs,
-        "num_workers": len(pool.workers),
+        "num_workers": len(pool.seats),
         "start_s": pool.start_s,
-        "rows_bytes": pool.rows.shape.nbytes(),
+        "rows_bytes": pool.books.rows.shape.nbytes(),
         "steps": tally.steps,
         "steps_per_s": tally.steps / alive_s,
         "wait_s": pool.wait_s,
@@ -245,4 +292,5 @@ def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
         "episodes": tally.num_episodes,
         "episode_returns": [episode_return for episode_return, _ in tally.episodes],
         "episode_lengths": [length for _, length in tally.episodes],
+        **pool.supervisor.describe(),
     }

@@ -22,7 +22,6 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import batch_differing_spaces, iterate
 
-from shoal.engine.backends import Terms
 from shoal.engine.cells import EpisodeOver
 from shoal.engine.commands import Factory
 from shoal.engine.compare import SpacesDiffer
@@ -30,8 +29,9 @@ from shoal.engine.pool import Pool
 from shoal.errors import ConfigError, EnvRaised, RemoteTraceback
 from shoal.layout import Array, Layout
 from shoal.seeding import seeds_of
+from shoal.vector.checks import choose
 from shoal.vector.env import VectorEnv
-from shoal.vector.make import BACKENDS, choose, make_pool
+from shoal.vector.make import BACKENDS, ON_FAILURE, Faults, make_pool, make_terms
 from shoal.vector.source import resolve
 
 ObservationMode = str | tuple[Space[Any], Space[Any]]
@@ -52,18 +52,25 @@ class _DropIn(VectorEnv):
         self.observation_mode, self.autoreset_mode = observation_mode, AutoresetMode(autoreset_mode)
         _check_observation_mode(observation_mode)
         super().__init__(self._open(list(env_fns), settings))
-        if observation_mode == "different":
-            self.observation_space = batch_differing_spaces(self._pool.observation_spaces)
-        elif isinstance(observation_mode, tuple):
+        if isinstance(observation_mode, tuple):
             self.observation_space, self.single_observation_space = observation_mode
+
+    def _set_num_envs(self, num_envs: int) -> None:
+        super()._set_num_envs(num_envs)
+        if self.observation_mode == "different":
+            self.observation_space = batch_differing_spaces(
+                self._pool.observation_spaces[:num_envs]
+            )
 
     def _open(self, env_fns: list[Factory], settings: dict[str, Any]) -> Pool:
         source = resolve(env_fns)
-        terms = Terms(
-            autoreset=self.autoreset_mode,
-            start_method=settings.get("start_method"),
-            step_timeout_s=settings.get("step_timeout_s"),
-            preload=("numpy", "gymnasium", "shoal.engine.backends.process.inside", *source.preload),
+        faults = settings.get("faults") or Faults()
+        terms = make_terms(
+            source,
+            self.autoreset_mode,
+            faults,
+            settings.get("step_timeout_s"),
+            settings.get("start_method"),
         )
         try:
             return make_pool(
@@ -75,6 +82,7 @@ class _DropIn(VectorEnv):
                 copy=self.copy,
                 strict_actions=False,
                 same_observation_space=self._same_space,
+                policy=faults.policy(settings.get("on_failure", "raise")),
             )
         except EnvRaised as error:
             raise (_original(error) or error) from None
@@ -178,6 +186,8 @@ class AsyncVectorEnv(_DropIn):
         backend: str = "process",
         num_workers: int | None = None,
         step_timeout_s: float | None = None,
+        on_failure: str = "raise",
+        faults: Faults | None = None,
     ) -> None:
         self.shared_memory, self.context, self.daemon = shared_memory, context, daemon
         self.worker, self.max_concurrency = worker, _check_concurrency(max_concurrency)
@@ -196,6 +206,8 @@ class AsyncVectorEnv(_DropIn):
             start_method=context,
             num_workers=num_workers or max_concurrency,
             step_timeout_s=step_timeout_s,
+            on_failure=choose("on_failure", on_failure, ON_FAILURE),
+            faults=faults,
         )
         if shared_memory:
             try:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.vector import AutoresetMode
 
 from shoal.engine.machine import usable_cores
-from shoal.errors import ConfigError, shown, suggest
+from shoal.errors import ConfigError
 from shoal.seeding import seeds_of
+from shoal.vector.checks import as_count, as_whole, choose
 from shoal.vector.env import VectorEnv
 from shoal.vector.source import Resolved, Source, Wrapper, resolve
 
 if TYPE_CHECKING:  # the engine itself is imported on use: `import shoal` stays light
     from shoal.engine.backends import Backend, Terms
     from shoal.engine.compare import SameSpace
+    from shoal.engine.plan import Policy
     from shoal.engine.pool import Pool
 
 AUTORESET = {
@@ -27,6 +29,7 @@ AUTORESET = {
 }
 BACKENDS = ("auto", "serial", "thread", "process")
 START_METHODS = ("forkserver", "spawn", "fork")
+ON_FAILURE = ("restart", "replay", "raise")
 
 
 class _Default(int):
@@ -41,16 +44,40 @@ class Faults:
     """What is done about environments and workers that misbehave."""
 
     on_error: str = "raise"
-    """An environment's own exception: "raise"."""
+    """An environment's own exception: "raise" it, or "restart" the environment."""
+    max_restarts: int = 10
+    """How often in a row an environment may fail without finishing an episode."""
     start_timeout_s: float = 120.0
     """How long a worker may take to build its environments."""
+    max_worker_rss_mb: float | None = None
+    """Memory (resident, MB) above which a worker is replaced, between episodes."""
+    replay_limit_steps: int = 100_000
+    """How many steps of an episode are recorded; 0 for none. Longer ones cannot be replayed."""
     check_finite: bool = False
     """Whether NaN and Inf in observations are errors."""
 
     def __post_init__(self) -> None:
-        choose("faults.on_error", self.on_error, ("raise",))
+        choose("faults.on_error", self.on_error, ("raise", "restart"))
         if not self.start_timeout_s > 0:
             raise ConfigError(f"start_timeout_s must be above zero, got {self.start_timeout_s}.")
+        for name in ("max_restarts", "replay_limit_steps"):
+            if as_whole(f"faults.{name}", getattr(self, name)) < 0:
+                raise ConfigError(f"faults.{name} must not be negative, got {getattr(self, name)}.")
+        limit = self.max_worker_rss_mb
+        if limit is not None and not limit > 0:
+            raise ConfigError(f"faults.max_worker_rss_mb must be above zero, got {limit}.")
+
+    def policy(self, on_failure: str) -> Policy:
+        """What the engine must know of this."""
+        from shoal.engine.plan import Policy
+
+        return Policy(
+            on_failure,
+            self.on_error,
+            self.max_restarts,
+            self.replay_limit_steps,
+            self.max_worker_rss_mb,
+        )
 
 
 def make(
@@ -66,7 +93,7 @@ def make(
     seed: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[Wrapper] = (),
-    on_failure: str = "raise",
+    on_failure: str = "restart",
     step_timeout_s: float | None = None,
     faults: Faults | None = None,
 ) -> VectorEnv:
@@ -77,27 +104,41 @@ def make(
     of a script or notebook work, and no main guard is needed. `num_workers` is at most the cores
     that may be used, unless you say more. Everything is checked before anything starts.
     """
-    from shoal.engine.backends import Terms
-
     source = resolve(env, env_kwargs, wrappers)
     count = _count_envs(source, num_envs)
-    isolated = step_timeout_s is not None or batch_size is not None
-    name, reason = _choose_backend(choose("backend", backend, BACKENDS), count, isolated)
-    choose("on_failure", on_failure, ("raise",))
+    choose("on_failure", on_failure, ON_FAILURE)
     faults = faults or Faults()
-    _check_numbers(batch_size, step_timeout_s, name, count)
+    needs_process = (step_timeout_s, batch_size, faults.max_worker_rss_mb)
+    isolated = on_failure == "replay" or any(one is not None for one in needs_process)
+    name, reason = _choose_backend(choose("backend", backend, BACKENDS), count, isolated)
+    _check_numbers(batch_size, step_timeout_s, faults.max_worker_rss_mb, name, count)
     if seed is not None:
         seeds_of(seed, count)
-    terms = Terms(
-        autoreset=as_mode(autoreset),
+    terms = make_terms(source, as_mode(autoreset), faults, step_timeout_s, start_method)
+    policy = faults.policy(on_failure)
+    pool = make_pool(source, name, count, num_workers, terms, copy=copy, policy=policy)
+    return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)
+
+
+def make_terms(
+    source: Resolved,
+    autoreset: AutoresetMode,
+    faults: Faults,
+    step_timeout_s: float | None,
+    start_method: str | None,
+) -> Terms:
+    """What every worker must know."""
+    from shoal.engine.backends import Terms
+
+    return Terms(
+        autoreset=autoreset,
         check_finite=faults.check_finite,
         start_timeout_s=faults.start_timeout_s,
         step_timeout_s=step_timeout_s,
         start_method=start_method and choose("start_method", start_method, START_METHODS),
         preload=("numpy", "gymnasium", "shoal.engine.backends.process.inside", *source.preload),
+        watches_memory=faults.max_worker_rss_mb is not None,
     )
-    pool = make_pool(source, name, count, num_workers, terms, copy=copy)
-    return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)
 
 
 def make_pool(
@@ -110,10 +151,12 @@ def make_pool(
     copy: bool = True,
     strict_actions: bool = True,
     same_observation_space: SameSpace | None = None,
+    policy: Policy | None = None,
 ) -> Pool:
     """A pool on a named backend."""
     from shoal.engine.build import TooManyWorkers
-    from shoal.engine.pool import Pool, PoolPlan
+    from shoal.engine.plan import Policy, PoolPlan
+    from shoal.engine.pool import Pool
 
     asked = num_workers is not None
     if num_workers is None:
@@ -128,7 +171,8 @@ def make_pool(
         terms=terms,
         copy=copy,
         strict_actions=strict_actions,
-        **({"same_observation_space": same_observation_space} if same_observation_space else {}),
+        policy=policy or Policy(),
+        same_observation_space=same_observation_space or operator.eq,
     )
     try:
         return Pool(plan, _backend_named(backend))
@@ -159,7 +203,8 @@ def _choose_backend(asked: str, num_envs: int, isolated: bool) -> tuple[str, str
         return asked, "as asked"
     if num_envs == 1 and not isolated:
         return "serial", "there is one environment"
-    return "process", "step_timeout_s or batch_size" if isolated else "several environments"
+    reason = "isolation was asked for" if isolated else "several environments"
+    return "process", reason
 
 
 def _count_envs(source: Resolved, num_envs: int) -> int:
@@ -176,11 +221,20 @@ def _count_envs(source: Resolved, num_envs: int) -> int:
 
 
 def _check_numbers(
-    batch_size: int | None, step_timeout_s: float | None, backend: str, num_envs: int
+    batch_size: int | None,
+    step_timeout_s: float | None,
+    max_worker_rss_mb: float | None,
+    backend: str,
+    num_envs: int,
 ) -> None:
     if batch_size is not None and as_count("batch_size", batch_size) > num_envs:
         raise ConfigError(
             f"batch_size is {batch_size}, but there are only {num_envs} environments."
+        )
+    if max_worker_rss_mb is not None and backend != "process":
+        raise ConfigError(
+            "max_worker_rss_mb needs workers with memory of their own: backend='process', not "
+            f"{backend!r}."
         )
     if step_timeout_s is None:
         return
@@ -200,21 +254,3 @@ def as_mode(autoreset: str | AutoresetMode) -> AutoresetMode:
     if autoreset in by_value:
         return by_value[autoreset]
     return AUTORESET[choose("autoreset", autoreset, AUTORESET)]
-
-
-def as_count(name: str, value: Any) -> int:
-    """A whole number of at least one."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{name} must be a whole number, got {shown(value)}.") from None
-    if count < 1:
-        raise ConfigError(f"{name} must be at least 1, got {count}.")
-    return count
-
-
-def choose(name: str, value: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """`value`, if it is one of those known."""
-    if value not in known:
-        raise ConfigError(f"{name} is {shown(value)}. {suggest(value, known)}")
-    return str(value)

@@ -1,6 +1,6 @@
 """Backends: where workers run and how commands reach them. Nothing else differs between them.
 
-A backend starts workers and makes the rows; a worker here is the caller's end of one.
+A backend launches workers and makes the rows; a worker here is the caller's end of one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine.commands import Assignment, Built, Command, Failure, Reply
+from shoal.engine.commands import Build, Command, Failure, Place, Reply
 from shoal.engine.rows import Rows, RowShape
+from shoal.engine.worker import Manner
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +26,17 @@ class Terms:
     step_timeout_s: float | None = None
     start_method: str | None = None
     preload: tuple[str, ...] = ()
+    watches_memory: bool = False
+
+    def manner(self, catch: type[BaseException] = BaseException) -> Manner:
+        """What a share must know of this."""
+        return Manner(self.autoreset, self.check_finite, catch, self.step_timeout_s is not None)
 
 
 class Worker(Protocol):
     """The caller's end of a worker. Between `put` and `take` it is busy; one command at a time."""
 
     pid: int | None
-
-    def built(self) -> Built:
-        """Wait until its environments are made; raises what a constructor raised."""
 
     def put(self, command: Command) -> None:
         """Hand over a command and return."""
@@ -44,8 +47,14 @@ class Worker(Protocol):
     def take(self) -> Reply | None:
         """The answer, once `wait` said there is one."""
 
+    def at(self) -> Place:
+        """What it is at, or was when it ended."""
+
     def busy_ns(self) -> int:
         """How long it has been executing commands, in all."""
+
+    def resident_mb(self) -> float:
+        """Its memory, as far as it has told; 0 where it has none of its own."""
 
     def local_envs(self) -> list[Any]:
         """The environments themselves, where they can be reached from here."""
@@ -61,16 +70,17 @@ class Backend(Protocol):
     """Where workers run."""
 
     name: str
+    loses_workers: bool
+    """Whether a worker can be lost without the caller: then it can be replaced, too."""
 
-    @property
-    def workers(self) -> Sequence[Worker]:
-        """Those that were started, be it that the start as a whole has failed."""
+    def launch(self, builds: Sequence[Build], started: Callable[[Any], None]) -> None:
+        """Start one worker per command; they build their environments side by side.
 
-    def start(self, assignments: Sequence[Assignment]) -> Sequence[Worker]:
-        """Start one worker per assignment; they build their environments side by side."""
+        Each is handed to `started` as soon as there is something of it to close.
+        """
 
     def make_rows(self, shape: RowShape) -> Rows:
-        """Rows that the caller and all workers see; workers take commands from here on."""
+        """Rows that the caller and all workers can see."""
 
     def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
         """Return when some worker has answered, or after so long.

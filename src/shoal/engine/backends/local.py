@@ -1,25 +1,12 @@
-"""What the backends inside this process share: building here, and replies made one's own."""
+"""What the backends inside this process share: replies made one's own."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-from shoal.engine.build import build
-from shoal.engine.commands import Assignment, Reply, failure_of
+from shoal.engine.commands import Reply
 from shoal.engine.infos import OddInfo
-from shoal.engine.worker import Share
-
-
-def build_here(assignment: Assignment, catch: type[BaseException]) -> Share:
-    """A share built in this process; a constructor's exception as the error for it."""
-    try:
-        return build(assignment, catch)
-    except (Exception, SystemExit) as error:
-        raised = failure_of(error).as_error(assignment.worker, None)
-        if raised is error:
-            raise
-        raise raised from error
 
 
 def own(reply: Reply) -> Reply:

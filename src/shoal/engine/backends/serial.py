@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal.engine.backends import Terms
-from shoal.engine.backends.local import build_here as _build
 from shoal.engine.backends.local import own
-from shoal.engine.build import describe
-from shoal.engine.commands import Assignment, Built, Command, Failure, Reply
+from shoal.engine.commands import Build, Command, Failure, Place, Reply, place_of
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, execute
 
@@ -19,23 +17,14 @@ class SerialWorker:
 
     pid: int | None = None
 
-    def __init__(self, assignment: Assignment, terms: Terms) -> None:
-        self._assignment, self._terms = assignment, terms
-        self._share: Share | None = None
+    def __init__(self, terms: Terms) -> None:
+        # Exception only: Ctrl-C in the middle of a step is the user's, not the environment's.
+        self._share = Share(terms.manner(catch=Exception))
         self._reply: Reply | None = None
 
-    def built(self) -> Built:
-        # Exception only: Ctrl-C in the middle of a step is the user's, not the environment's.
-        self._share = _build(self._assignment, Exception)
-        return describe(self._share)
-
-    def attach(self, rows: Rows) -> None:
-        assert self._share is not None
-        self._share.attach(rows, self._terms.autoreset, self._terms.check_finite)
-
     def put(self, command: Command) -> None:
-        assert self._share is not None
         self._reply = execute(command, self._share)
+        self._share.rest()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         return True
@@ -44,38 +33,42 @@ class SerialWorker:
         reply, self._reply = self._reply, None
         return own(reply) if reply is not None else None
 
+    def at(self) -> Place:
+        return place_of(self._share.mark)
+
     def busy_ns(self) -> int:
-        return self._share.busy_ns if self._share else 0
+        return self._share.busy_ns
+
+    def resident_mb(self) -> float:
+        return 0.0
 
     def local_envs(self) -> list[Any]:
-        return [cell.env for cell in self._share.cells] if self._share else []
+        return [cell.env for cell in self._share.cells]
 
     def end(self) -> None:
         pass
 
     def close(self, deadline: float) -> list[Failure]:
-        share, self._share = self._share, None
-        return share.close() if share else []
+        return self._share.close()
 
 
 class SerialBackend:
     """One process, one environment after another."""
 
     name = "serial"
+    loses_workers = False
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
-        self.workers: list[SerialWorker] = []
 
-    def start(self, assignments: Sequence[Assignment]) -> list[SerialWorker]:
-        self.workers = [SerialWorker(assignment, self._terms) for assignment in assignments]
-        return self.workers
+    def launch(self, builds: Sequence[Build], started: Callable[[SerialWorker], None]) -> None:
+        for build in builds:
+            worker = SerialWorker(self._terms)
+            started(worker)
+            worker.put(build)
 
     def make_rows(self, shape: RowShape) -> Rows:
-        rows = Rows(shape)
-        for worker in self.workers:
-            worker.attach(rows)
-        return rows
+        return Rows(shape)
 
     def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
         pass

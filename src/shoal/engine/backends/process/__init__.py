@@ -9,6 +9,8 @@
 
 A step that needs no message makes none. Everything else goes through the worker's channel, a
 socket pair, announced by the same semaphores. A death is noticed by watching the process itself.
+Each worker process has a channel and semaphores that no other ever had: an answer from before a
+restart finds nobody who would read it.
 """
 
 from __future__ import annotations
@@ -25,8 +27,14 @@ from shoal.engine import launch
 from shoal.engine.backends import Terms
 from shoal.engine.backends.process.header import LISTENING, Header
 from shoal.engine.backends.process.inside import Order
-from shoal.engine.backends.process.outside import PARK_S, Child, ForkedChild, ProcessWorker
-from shoal.engine.commands import Assignment
+from shoal.engine.backends.process.outside import (
+    PARK_S,
+    Child,
+    ForkedChild,
+    ProcessWorker,
+    WorkerSignals,
+)
+from shoal.engine.commands import Build, Factory
 from shoal.engine.launch import Outfit
 from shoal.engine.machine import free_descriptors, is_portable, usable_cores
 from shoal.engine.memory import Memory
@@ -38,12 +46,17 @@ from shoal.engine.signals import Semaphore
 from shoal.errors import ConfigError
 
 SPIN_S = 100e-6
+_POLL_S = 0.001
+"""How often to look for an answer where there is no bell."""
+_ROOM_FOR_WORKERS = 256
+"""Signals have room for at least so many, and so for later ones."""
 
 
 class ProcessBackend:
     """Worker processes, over shared memory."""
 
     name = "process"
+    loses_workers = True
 
     def __init__(self, terms: Terms) -> None:
         if launch.importing:
@@ -53,53 +66,95 @@ class ProcessBackend:
             )
         self._terms = terms
         self.start_method = _start_method(terms.start_method)
-        self._memory, self._store = Memory.create(), Store()
+        self._signals, self._store = Memory.create(), Store()
+        self._rows: Memory | None = None
         self._server: Server | None = None
-        self.workers: list[ProcessWorker] = []
+        self._header: Header | None = None
         self._bell: Semaphore | None = None
+        self._registry: Parcel | None = None
 
-    def start(self, assignments: Sequence[Assignment]) -> list[ProcessWorker]:
-        _check_descriptors(len(assignments))
+    def launch(self, builds: Sequence[Build], started: Callable[[ProcessWorker], None]) -> None:
+        # First what may be refused, then the first process.
+        _check_descriptors(len(builds))
+        parcels: list[Parcel | None] = [None for _ in builds]
         if self.start_method != "fork":
-            # First what may be refused, then the first process.
-            registry = registered(self._store)
-            orders = [self._order(assignment, registry) for assignment in assignments]
+            self._registry = self._registry or registered(self._store)
+            parcels = [self._pack(build.assignment.factories) for build in builds]
+            self._meet_server()
+        header = self._meet_header(max(build.assignment.num_workers for build in builds))
+        for build, factories in zip(builds, parcels, strict=True):
+            worker = self._start(build, header)
+            started(worker)
+            if factories is not None:
+                worker.put_build(build, factories)
+
+    def _pack(self, factories: Sequence[Factory]) -> Parcel:
+        return pack(list(factories), self._store)
+
+    def _meet_server(self) -> None:
+        """There must be a server to start workers; one that has died is replaced."""
+        if self._server is not None and self._server.has_ended():
+            self._server.close()
+            self._server = None
+        if self._server is None:
             self._server = Server(self._terms.preload, fork=self.start_method == "forkserver")
-        self._memory.resize(Header.nbytes(len(assignments)))
-        self._header = Header(self._memory.view())
-        for assignment in assignments:
-            ours, theirs = Pipe()
-            try:
-                child = self._start_process(assignment, ours, theirs)
-            except BaseException:
-                ours.close()
-                raise
-            finally:
-                theirs.close()
-            self.workers.append(ProcessWorker(assignment, self._terms, self._header, ours, child))
-        if self.start_method != "fork":
-            for worker, order in zip(self.workers, orders, strict=True):
-                worker.introduce(order)
-        return self.workers
 
-    def _order(self, assignment: Assignment, registry: Parcel) -> Order:
-        factories = pack(list(assignment.factories), self._store)
-        bare = replace(assignment, factories=())
-        return Order(
-            bare, self._terms.step_timeout_s is not None, _log_level(), factories, registry
+    def _meet_header(self, num_workers: int) -> Header:
+        if self._header is None:
+            self._signals.resize(Header.nbytes(max(num_workers, _ROOM_FOR_WORKERS)))
+            self._header = Header(self._signals.view())
+            if not is_portable():
+                self._bell = Semaphore.create(self._header.bell)
+        if num_workers > self._header.capacity:
+            raise ConfigError(
+                f"{num_workers} workers are more than this pool has room for "
+                f"({self._header.capacity}). Make a new one."
+            )
+        return self._header
+
+    def _start(self, build: Build, header: Header) -> ProcessWorker:
+        assignment = build.assignment
+        # Spinning pays only while everyone has a core of its own.
+        spin_s = SPIN_S if assignment.num_workers < usable_cores() else 0.0
+        signals = WorkerSignals(header, assignment.worker, spin_s)
+        order = Order(
+            self._terms.manner(),
+            _log_level(),
+            spin_s,
+            signals.names(),
+            self._registry,
+            self._terms.watches_memory,
         )
-
-    def _start_process(
-        self, assignment: Assignment, ours: Connection, theirs: Connection
-    ) -> Child | ForkedChild:
-        fds = (theirs.fileno(), self._memory.fd, self._store.memory.fd)
+        ours, theirs = Pipe()
+        child: Child | ForkedChild
+        try:
+            if self._server is None:
+                child = self._fork(replace(order, build=build), ours, theirs)
+            else:
+                child = self._ask_server(assignment.worker, theirs)
+        except BaseException:
+            ours.close()
+            signals.unlink()
+            raise
+        finally:
+            theirs.close()
+        worker = ProcessWorker(assignment, self._terms, signals, ours, child, self._pack)
         if self._server is not None:
-            deadline = time.monotonic() + self._terms.start_timeout_s
-            return Child(self._server, *self._server.start(assignment.worker, fds, deadline))
-        channel, memory, store = (os.dup(fd) for fd in fds)
-        outfit = Outfit(
-            assignment.worker, os.getpid(), channel, memory, store, is_fork_of_caller=True
-        )
+            worker.introduce(order)
+        return worker
+
+    def _ask_server(self, number: int, theirs: Connection) -> Child:
+        assert self._server is not None
+        fds = (theirs.fileno(), self._signals.fd, self._store.memory.fd)
+        deadline = time.monotonic() + self._terms.start_timeout_s
+        return Child(self._server, *self._server.start(number, fds, deadline))
+
+    def _fork(self, order: Order, ours: Connection, theirs: Connection) -> ForkedChild:
+        assert order.build is not None
+        fds = (theirs.fileno(), self._signals.fd, self._store.memory.fd)
+        channel, signals, store = (os.dup(fd) for fd in fds)
+        number = order.build.assignment.worker
+        outfit = Outfit(number, os.getpid(), channel, signals, store, is_fork_of_caller=True)
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -107,9 +162,7 @@ class ProcessBackend:
             code = 1
             try:
                 ours.close()
-                # What it needs is in its memory already: nothing is pickled.
-                order = Order(assignment, self._terms.step_timeout_s is not None, _log_level())
-                code = run_worker(outfit, order)
+                code = run_worker(outfit, order)  # with all it needs in its memory already
             finally:
                 os._exit(code)
         for fd in outfit.fds:
@@ -117,32 +170,23 @@ class ProcessBackend:
         return ForkedChild(pid)
 
     def make_rows(self, shape: RowShape) -> Rows:
-        offset = Header.nbytes(len(self.workers))
-        self._memory.resize(offset + shape.nbytes())
-        portable = is_portable()
-        self._bell = Semaphore.create(None if portable else self._header.bell)
-        # Spinning pays only while everyone has a core of its own.
-        spin_s = SPIN_S if len(self.workers) < usable_cores() else 0.0
-        order = {
-            "shape": shape,
-            "offset": offset,
-            "autoreset": self._terms.autoreset,
-            "check_finite": self._terms.check_finite,
-            "spin_s": spin_s,
-        }
+        memory = Memory.create()
         try:
-            for worker in self.workers:
-                worker.prepare(order, self._bell.name, spin_s)
-            for worker in self.workers:
-                worker.attach()
-        finally:
-            for worker in self.workers:
-                worker.unlink()
-            self._bell.unlink()
-        return Rows(shape, self._memory.view()[offset:])
+            memory.resize(shape.nbytes())
+            rows = Rows(shape, memory.view())
+        except BaseException:
+            memory.close()
+            raise
+        if self._rows is not None:
+            self._rows.close()
+        self._rows = rows.memory = memory
+        return rows
 
     def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
-        assert self._bell is not None
+        assert self._header is not None
+        if self._bell is None:
+            time.sleep(min(timeout_s, _POLL_S))
+            return
         common = self._header.common
         common[LISTENING] = 1
         if not look():
@@ -153,8 +197,9 @@ class ProcessBackend:
         if self._server is not None:
             self._server.close()
             self._server = None
-        self._memory.close()
-        self._store.memory.close()
+        for memory in (self._signals, self._store.memory, self._rows):
+            if memory is not None:
+                memory.close()
 
 
 def _check_descriptors(num_workers: int) -> None:

@@ -1,11 +1,11 @@
-"""The head of the shared memory: where the signals of all workers lie."""
+"""Shared memory for signals, apart from the rows: where those of all workers lie."""
 
 from __future__ import annotations
 
 from shoal.engine.signals import SEMAPHORE_BYTES
 
 WORDS = 16
-OP, SLOT, HAS_REPLY, BUSY_NS = 4, 5, 6, 7
+OP, SLOT, HAS_REPLY, BUSY_NS, RESIDENT_KB, ANSWERED = range(4, 10)
 """Words of a worker; the first ones are its mark."""
 STEP_ALL, STEP_SOME, MESSAGE, END = range(4)
 """What the word OP says: the kinds of command."""
@@ -15,14 +15,21 @@ _BLOCK_BYTES = 2 * SEMAPHORE_BYTES + 8 * WORDS
 
 
 class Header:
-    """The head of the shared memory: the bell, then for each worker two semaphores and words."""
+    """The bell, then for each worker two semaphores and words."""
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
+        self.capacity = (len(view) - SEMAPHORE_BYTES * 2) // _BLOCK_BYTES
+        """How many workers find room."""
 
     @staticmethod
     def nbytes(num_workers: int) -> int:
         return SEMAPHORE_BYTES * 2 + num_workers * _BLOCK_BYTES
+
+    def clear(self, worker: int) -> None:
+        """Make the place of a worker as if there had never been one."""
+        at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES
+        self._view[at : at + _BLOCK_BYTES] = bytes(_BLOCK_BYTES)
 
     def place(self, worker: int, index: int) -> memoryview:
         at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES + index * SEMAPHORE_BYTES

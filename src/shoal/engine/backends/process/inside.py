@@ -6,6 +6,8 @@ import contextlib
 import logging
 import os
 import pickle
+import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -15,65 +17,139 @@ import cloudpickle
 
 from shoal.engine import launch
 from shoal.engine.backends.process.header import (
+    ANSWERED,
     BUSY_NS,
     END,
     HAS_REPLY,
     LISTENING,
     MESSAGE,
     OP,
+    RESIDENT_KB,
     SLOT,
     STEP_ALL,
     STEP_SOME,
     Header,
 )
-from shoal.engine.build import build, describe
-from shoal.engine.commands import Assignment, Command, Failure, Reply, Step, failure_of
+from shoal.engine.commands import Attach, Build, Command, Factory, Failure, Reply, Step
+from shoal.engine.infos import ColumnSpec
 from shoal.engine.launch import Outfit
+from shoal.engine.machine import resident_kb
 from shoal.engine.memory import Memory
 from shoal.engine.parcel import Parcel, unpack
 from shoal.engine.registry import adopt
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.signals import Semaphore
-from shoal.engine.worker import Share, serve
+from shoal.engine.worker import Manner, Share, serve
 
+_LOOK_AT_MEMORY_S = 0.1
 _IDLE_PARK_S = 1.0
 """How long an idle worker sleeps before it looks whether its parent still lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker is told before anything else."""
+
+    manner: Manner
+    log_level: int
+    spin_s: float
+    names: tuple[str, ...]
+    """Of its semaphores, where they have any."""
+    registry: Parcel | None
+    """The environments that are registered with the caller."""
+    watches_memory: bool
+    """Whether it is to say, now and then, how much it has."""
+    build: Build | None = None
+    """Its first command, where that need not travel."""
+
+
+class Packed(Sequence[Factory]):
+    """Factories that are unpacked when they are needed: that may fail, and then has to be told."""
+
+    def __init__(self, parcel: Parcel, registry: Parcel | None, store: Memory) -> None:
+        self._parcel, self._registry, self._store = parcel, registry, store
+        self._factories: Sequence[Factory] | None = None
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._factories is None:
+            size = os.fstat(self._store.fd).st_size
+            large = self._store.view(writable=False) if size else None
+            launch.importing = True
+            try:
+                if self._registry is not None:
+                    adopt(unpack(self._registry, large))
+                self._factories = unpack(self._parcel, large)
+            finally:
+                launch.importing = False
+        return self._factories[index]
+
+    def __len__(self) -> int:
+        return len(self[:])
+
+
+@dataclass(frozen=True, slots=True)
+class BuildMessage:
+    """`Build`, with the factories packed."""
+
+    build: Build
+    factories: Parcel
+
+
+@dataclass(frozen=True, slots=True)
+class AttachMessage:
+    """`Attach`; the descriptor of the memory that the rows lie in follows."""
+
+    shape: RowShape
+    columns: Sequence[ColumnSpec]
 
 
 class SignalChannel:
     """The worker's end: semaphores for every command, the pipe for those that say more."""
 
-    def __init__(
-        self,
-        number: int,
-        header: Header,
-        pipe: Connection,
-        names: Sequence[str],
-        slots: int,
-        spin_s: float,
-        parent_pid: int,
-    ) -> None:
-        places = names or (header.place(number, 0), header.place(number, 1), header.bell)
-        self._go, self._done, self._bell = (Semaphore.open(place) for place in places)
+    def __init__(self, outfit: Outfit, order: Order, header: Header, pipe: Connection) -> None:
+        number = outfit.number
+        places = order.names or (header.place(number, 0), header.place(number, 1), header.bell)
+        self._go, self._done, *bell = (Semaphore.open(place) for place in places)
+        self._bell = bell[0] if bell else None
+        for semaphore in (self._go, self._done):
+            semaphore.unlink()  # nobody else needs their names
         self._words, self._common = header.words(number), header.common
-        self._pipe, self._spin_s = pipe, spin_s
-        self._parent_pid = parent_pid
-        self._steps = {
-            op: [Step(slot, op == STEP_ALL) for slot in range(slots)]
-            for op in (STEP_ALL, STEP_SOME)
-        }
+        self._pipe, self._order, self._parent_pid = pipe, order, outfit.parent_pid
+        self._store = Memory(outfit.store_fd)
+        self._first, self._next_look = order.build, 0.0
+        self._steps: dict[int, list[Step]] = {}
         self.log_records: list[logging.LogRecord] = []
         self.share: Share | None = None
 
     def get(self) -> Command | None:
-        while not self._go.wait(self._spin_s, _IDLE_PARK_S):
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        while not self._go.wait(self._order.spin_s, _IDLE_PARK_S):
             if os.getppid() != self._parent_pid:
                 os._exit(1)
         op = self._words[OP]
         if op == MESSAGE:
-            command: Command = pickle.loads(self._pipe.recv_bytes())
-            return command
+            return self._unwrapped(pickle.loads(self._pipe.recv_bytes()))
         return None if op == END else self._steps[op][self._words[SLOT]]
+
+    def _unwrapped(self, message: Any) -> Command:
+        if type(message) is BuildMessage:
+            assignment = message.build.assignment
+            packed = Packed(message.factories, self._order.registry, self._store)
+            return Build(replace(assignment, factories=packed))
+        if type(message) is AttachMessage:
+            with socket.socket(fileno=os.dup(self._pipe.fileno())) as carrier:
+                _, fds, _, _ = socket.recv_fds(carrier, 1, 1)
+            memory = Memory(fds[0])
+            rows = Rows(message.shape, memory.view())
+            memory.close()
+            self._steps = {
+                op: [Step(slot, op == STEP_ALL) for slot in range(message.shape.slots)]
+                for op in (STEP_ALL, STEP_SOME)
+            }
+            return Attach(rows, message.columns)
+        return message  # type: ignore[no-any-return]
 
     def answer(self, reply: Reply | None) -> None:
         if self.log_records:
@@ -81,81 +157,33 @@ class SignalChannel:
             reply.logs, self.log_records[:] = list(self.log_records), []
         assert self.share is not None
         self._words[BUSY_NS] = self.share.busy_ns
+        if self._order.watches_memory and time.monotonic() > self._next_look:
+            self._next_look = time.monotonic() + _LOOK_AT_MEMORY_S
+            self._words[RESIDENT_KB] = resident_kb()
         self._words[HAS_REPLY] = reply is not None
         payload = None if reply is None else dump_reply(reply)
+        self.share.rest()
+        self._words[ANSWERED] += 1
         self._done.release()
-        if self._common[LISTENING]:
+        if self._bell is not None and self._common[LISTENING]:
             self._bell.release()
         if payload is not None:
             self._pipe.send_bytes(payload)
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a worker is told to build."""
-
-    assignment: Assignment
-    timed: bool
-    log_level: int
-    factories: Parcel | None = None
-    """The assignment's factories, where they had to travel."""
-    registry: Parcel | None = None
-
-    def unpacked(self, data: Memory) -> Assignment:
-        """The assignment, with its factories; makes the caller's registrations known."""
-        if self.factories is None or self.registry is None:
-            return self.assignment
-        large = data.view(writable=False) if os.fstat(data.fd).st_size else None
-        launch.importing = True
-        try:
-            adopt(unpack(self.registry, large))
-            return replace(self.assignment, factories=unpack(self.factories, large))
-        finally:
-            launch.importing = False
-
-
 def work(outfit: Outfit, order: Order | None) -> None:
-    """The worker's program: build, introduce itself, take its rows, serve, close."""
-    pipe = Connection(outfit.channel_fd)
-    memory, data = Memory(outfit.memory_fd), Memory(outfit.store_fd)
+    """The worker's program: introduce itself, serve, close."""
+    pipe, memory = Connection(outfit.channel_fd), Memory(outfit.signals_fd)
     header = Header(memory.view())
+    memory.close()
     order = order or pickle.loads(pipe.recv_bytes())
-    records = _collect_logs(order.log_level, outfit.number)
+    channel = SignalChannel(outfit, order, header, pipe)
+    channel.log_records = _collect_logs(order.log_level, outfit.number)
+    channel.share = share = Share(order.manner, header.words(outfit.number))
     try:
-        mark = header.words(outfit.number)
-        share = build(order.unpacked(data), BaseException, mark, order.timed)
-    except BaseException as error:
-        _tell(pipe, ("failed", _travelling(failure_of(error)), list(records)))
-        return
-    try:
-        pipe.send_bytes(dump(("built", describe(share), list(records))))
-        records.clear()
-        attach: dict[str, Any] = pickle.loads(pipe.recv_bytes())
-    except (EOFError, OSError):
-        share.close()  # another worker could not be built, or the caller is gone
-        return
-    shape: RowShape = attach["shape"]
-    rows = Rows(shape, memory.view()[attach["offset"] :])
-    for block in (memory, data):
-        block.close()
-    channel = SignalChannel(
-        outfit.number,
-        header,
-        pipe,
-        attach["names"],
-        shape.slots,
-        attach["spin_s"],
-        outfit.parent_pid,
-    )
-    channel.share, channel.log_records = share, records
-    try:
-        share.attach(rows, attach["autoreset"], attach["check_finite"])
-        pipe.send_bytes(dump(("attached", None, [])))
-    except BaseException as error:
-        _tell(pipe, ("failed", _travelling(failure_of(error)), []))
-        share.close()
-        return
-    serve(channel, share)
+        serve(channel, share)
+    except (EOFError, ConnectionError):
+        return  # the caller is gone, and there is nobody to tell
     _tell(pipe, [_travelling(failure) for failure in share.close()])
 
 
@@ -209,9 +237,11 @@ def dump_reply(reply: Reply) -> bytes:
 
 
 def _without_unpicklable(reply: Reply) -> Reply:
-    kept = Reply(
-        failures=list(reply.failures), notes=reply.notes, final_scalars=reply.final_scalars
-    )
+    kept = replace(reply, odd_infos=[], objects={}, final_objects={}, results={}, built=None)
+    if reply.built is not None and _check_pickles(
+        reply.built, "its spaces or metadata", reply.built.env_ids[0], "construct", kept
+    ):
+        kept.built = reply.built
     for odd in reply.odd_infos:
         name = "info" + "".join(f"[{key!r}]" for key in odd.path)
         if _check_pickles(odd.value, name, odd.env_id, "step", kept):

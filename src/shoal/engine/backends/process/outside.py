@@ -8,8 +8,10 @@ import os
 import pickle
 import select
 import signal
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -17,31 +19,38 @@ import cloudpickle
 
 from shoal.engine.backends import Terms
 from shoal.engine.backends.process.header import (
+    ANSWERED,
     BUSY_NS,
     END,
     HAS_REPLY,
     MESSAGE,
     OP,
+    RESIDENT_KB,
     SLOT,
     STEP_ALL,
     STEP_SOME,
     Header,
 )
-from shoal.engine.backends.process.inside import Order, dump
+from shoal.engine.backends.process.inside import AttachMessage, BuildMessage, Order, dump
 from shoal.engine.commands import (
-    MARK_ENV,
     MARK_PHASE,
     MARK_SINCE_NS,
     PHASES,
     Assignment,
-    Built,
+    Attach,
+    Build,
     Command,
+    Factory,
     Failure,
+    Place,
+    Release,
     Reply,
     Step,
+    place_of,
 )
 from shoal.engine.launch import describe_exit
 from shoal.engine.machine import is_portable
+from shoal.engine.parcel import Parcel
 from shoal.engine.server import Server
 from shoal.engine.signals import Semaphore
 from shoal.errors import WorkerDied, WorkerTimeout
@@ -109,131 +118,160 @@ class ForkedChild:
         pass
 
 
+class WorkerSignals:
+    """The semaphores and words of one worker process, made for it alone."""
+
+    def __init__(self, header: Header, number: int, spin_s: float) -> None:
+        header.clear(number)
+        portable = is_portable()
+        places = [None if portable else header.place(number, k) for k in (0, 1)]
+        self.go, self.done = (Semaphore.create(place) for place in places)
+        self.words, self.spin_s = header.words(number), spin_s
+        self.words[MARK_PHASE] = PHASES.index("start")
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in (self.go, self.done) if one.name is not None)
+
+    def unlink(self) -> None:
+        """Take the names away, if there are any."""
+        self.go.unlink()
+        self.done.unlink()
+
+
 class ProcessWorker:
-    """The caller's end of a worker process."""
+    """The caller's end of a worker process. From its start on it is busy with its first `Build`."""
 
     def __init__(
         self,
         assignment: Assignment,
         terms: Terms,
-        header: Header,
+        signals: WorkerSignals,
         pipe: Connection,
         child: Child | ForkedChild,
+        pack: Callable[[Sequence[Factory]], Parcel],
     ) -> None:
         self.number = assignment.worker
         self.pid: int | None = child.pid
-        self._terms, self._header, self._pipe, self._child = terms, header, pipe, child
-        self._words = header.words(self.number)
-        self._env_ids: tuple[int, ...] = ()
-        self._spin_s = 0.0
-        self._deadline = time.monotonic() + terms.start_timeout_s
-        self._is_ready = False
-        self._semaphores: list[Semaphore] = []
-        self._words[MARK_PHASE] = PHASES.index("start")
-        self._go: Semaphore
-        self._done: Semaphore
+        self._terms, self._signals, self._pipe, self._child = terms, signals, pipe, child
+        self._pack = pack
+        self._go, self._done, self._words = signals.go, signals.done, signals.words
+        self._spin_s = signals.spin_s
+        self._env_ids = tuple(assignment.ids())
+        self._deadline: float | None = time.monotonic() + terms.start_timeout_s
+        self._asked = int(isinstance(child, ForkedChild))  # which knows its first command
+        """Commands so far. What counts as an answer is their number, not a signal: a signal goes
+        with a wait that is interrupted just when it comes."""
 
     def introduce(self, order: Order) -> None:
-        """Tell it what to build."""
+        """Tell it how it is to work."""
         with contextlib.suppress(OSError):  # a death is noticed by whoever waits for the answer
             self._pipe.send_bytes(dump(order))
-
-    def built(self) -> Built:
-        built: Built = self._expect("built")
-        self._env_ids = tuple(built.block)
-        return built
-
-    def prepare(self, order: dict[str, Any], bell_name: str | None, spin_s: float) -> None:
-        """Make the semaphores and tell the worker where they and its rows are."""
-        places = [self._header.place(self.number, k) for k in (0, 1)]
-        portable = is_portable()
-        for place in places:
-            self._semaphores.append(Semaphore.create(None if portable else place))
-        self._go, self._done = self._semaphores
-        self._spin_s = spin_s
-        names = (self._go.name, self._done.name, bell_name) if portable else ()
-        with contextlib.suppress(OSError):
-            self._pipe.send_bytes(cloudpickle.dumps({**order, "names": names}))
-
-    def attach(self) -> None:
-        """Wait until the worker has its rows and signals."""
-        self._expect("attached")
-        self._is_ready = True
-
-    def unlink(self) -> None:
-        """Take the names of its semaphores away, if they have any."""
-        for semaphore in self._semaphores:
-            semaphore.unlink()
 
     def put(self, command: Command) -> None:
         words = self._words
         if type(command) is Step and command.is_light:
             words[SLOT] = command.slot
             words[OP] = STEP_ALL if command.everyone else STEP_SOME
+            self._asked += 1
             self._go.release()
-            return
-        payload = cloudpickle.dumps(command, protocol=5)
-        words[OP] = MESSAGE
+        elif type(command) is Build:
+            self.put_build(command, self._pack(command.assignment.factories))
+        elif type(command) is Attach:
+            self._put_attach(command)
+        else:
+            if type(command) is Release:
+                self._env_ids = tuple(i for i in self._env_ids if i not in command.env_ids)
+            self._send(cloudpickle.dumps(command, protocol=5))
+
+    def put_build(self, command: Build, factories: Parcel) -> None:
+        """`put`, where the factories are packed already."""
+        self._deadline = time.monotonic() + self._terms.start_timeout_s
+        bare = Build(replace(command.assignment, factories=()))
+        self._send(dump(BuildMessage(bare, factories)))
+
+    def _put_attach(self, command: Attach) -> None:
+        rows = command.rows
+        assert rows.memory is not None
+        self._send(cloudpickle.dumps(AttachMessage(rows.shape, tuple(command.columns)), protocol=5))
+        with contextlib.suppress(OSError), _socket_of(self._pipe) as carrier:
+            socket.send_fds(carrier, [b"."], [rows.memory.fd])
+
+    def _send(self, payload: bytes) -> None:
+        self._words[OP] = MESSAGE
+        self._asked += 1
         self._go.release()
         with contextlib.suppress(OSError):  # a death is noticed by whoever waits for the answer
             self._pipe.send_bytes(payload)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         done = self._done
+        if self._has_answered():
+            done.acquire(True, PARK_S)  # its signal is on the way, unless it has gone already
+            return True
         if timeout_s == 0.0:
-            return done.acquire(False) or self._check()
+            return self._check()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        if done.wait(self._spin_s, 0.0):
+        if done.wait(self._spin_s, 0.0) and self._has_answered():
             return True
         while True:
             left = PARK_S if deadline is None else min(PARK_S, deadline - time.monotonic())
-            if done.acquire(True, max(left, 0.0)):
+            if done.acquire(True, max(left, 0.0)) and self._has_answered():
                 return True
             if self._check():
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
+    def _has_answered(self) -> bool:
+        return bool(self._words[ANSWERED] == self._asked)
+
     def _check(self) -> bool:
         """Raise if this worker will never answer; True if it did so at the last moment."""
         if not self._child.is_alive():
-            if self._done.acquire(False):
+            if self._has_answered():
                 return True
             raise self.death()
-        limit_s = self._terms.step_timeout_s
-        if limit_s is not None and self._words[MARK_PHASE] in (
-            PHASES.index("reset"),
-            PHASES.index("step"),
-        ):
+        phase = self._words[MARK_PHASE]
+        if phase in _STARTING:
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                raise self._late()
+        elif phase in _LIMITED and self._terms.step_timeout_s is not None:
             taken_s = (time.monotonic_ns() - self._words[MARK_SINCE_NS]) / 1e9
-            if taken_s > limit_s:
-                raise self._hang(taken_s, limit_s)
+            if taken_s > self._terms.step_timeout_s:
+                raise self._hang(taken_s, self._terms.step_timeout_s)
         return False
 
     def take(self) -> Reply | None:
         if not self._words[HAS_REPLY]:
             return None
         reply: Reply = pickle.loads(self._receive())
+        if reply.built is not None:
+            self._signals.unlink()
+            self._env_ids = tuple(sorted({*self._env_ids, *reply.built.env_ids}))
         for record in reply.logs:
             _relog(record)
         return reply
 
+    def at(self) -> Place:
+        return place_of(self._words)
+
     def busy_ns(self) -> int:
         return int(self._words[BUSY_NS])
+
+    def resident_mb(self) -> float:
+        return int(self._words[RESIDENT_KB]) / 1024
 
     def local_envs(self) -> list[Any]:
         return []
 
     def end(self) -> None:
-        if self._is_ready and self._child.is_alive():
+        if self._child.is_alive():
             self._words[OP] = END
             self._go.release()
-        elif not self._is_ready:
-            self._pipe.close()  # which it takes for the end
 
     def close(self, deadline: float) -> list[Failure]:
         try:
-            failures = self._last_words(deadline) if self._is_ready else []
+            failures = self._last_words(deadline)
             while self._child.is_alive() and time.monotonic() < deadline:
                 time.sleep(0.0005)
             return failures
@@ -242,6 +280,7 @@ class ProcessWorker:
             self._child.outcome()
             self._child.close()
             self._pipe.close()
+            self._signals.unlink()
 
     def _last_words(self, deadline: float) -> list[Failure]:
         """What `env.close()` raised; before that, perhaps, a reply that nobody waited for."""
@@ -255,7 +294,7 @@ class ProcessWorker:
     def death(self) -> WorkerDied:
         """The error that says how this worker ended and at what."""
         status, tail = self._child.outcome()
-        env_id, phase = self._at()
+        env_id, phase, _ = self.at()
         text = (
             f"worker {self.number} (pid {self.pid}) {describe_exit(status)} "
             f"{'while idle' if phase == 'idle' else f'in {phase} of env {env_id}'}. "
@@ -263,7 +302,6 @@ class ProcessWorker:
         )
         if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             text += " A SIGKILL that nobody sent is usually the system running out of memory."
-        text += " Close these environments and make new ones."
         if tail:
             text += f" Its last words were:\n{tail}"
         return WorkerDied(
@@ -271,7 +309,7 @@ class ProcessWorker:
         )
 
     def _hang(self, taken_s: float, limit_s: float) -> WorkerTimeout:
-        env_id, phase = self._at()
+        env_id, phase, _ = self.at()
         self._child.kill()
         self._child.outcome()
         return WorkerTimeout(
@@ -284,39 +322,36 @@ class ProcessWorker:
             pid=self.pid,
         )
 
-    def _at(self) -> tuple[int, str]:
-        return int(self._words[MARK_ENV]), PHASES[self._words[MARK_PHASE]]
+    def _late(self) -> WorkerTimeout:
+        env_id, phase, _ = self.at()
+        self._child.kill()
+        return WorkerTimeout(
+            f"worker {self.number} (pid {self.pid}) was still at {phase} of env {env_id} after "
+            f"{self._terms.start_timeout_s} s and was killed. Raise start_timeout_s if its "
+            "environments need longer to start.",
+            worker=self.number,
+            env_ids=self._env_ids,
+            phase=phase,
+            pid=self.pid,
+        )
 
-    def _expect(self, kind: str) -> Any:
-        """The next message of the start-up; raises what went wrong instead."""
-        got, content, records = pickle.loads(self._receive(self._deadline))
-        for record in records:
-            _relog(record)
-        if got == "failed":
-            raise content.as_error(self.number, self.pid)
-        assert got == kind
-        return content
-
-    def _receive(self, deadline: float | None = None) -> bytes:
+    def _receive(self) -> bytes:
         try:
             while not self._pipe.poll(PARK_S):
                 if not self._child.is_alive() and not self._pipe.poll(0):
                     raise self.death()
-                if deadline is not None and time.monotonic() > deadline:
-                    self._child.kill()
-                    raise WorkerTimeout(
-                        f"worker {self.number} (pid {self.pid}) was still at "
-                        f"{self._at()[1]} of env {self._at()[0]} after "
-                        f"{self._terms.start_timeout_s} s and was killed. Raise "
-                        "start_timeout_s if its environments need longer to start.",
-                        worker=self.number,
-                        env_ids=self._env_ids,
-                        phase=self._at()[1],
-                        pid=self.pid,
-                    )
             return self._pipe.recv_bytes()
         except (EOFError, OSError):
             raise self.death() from None
+
+
+_STARTING = tuple(map(PHASES.index, ("start", "construct")))
+_LIMITED = tuple(map(PHASES.index, ("reset", "step", "replay")))
+"""What is under `start_timeout_s`, and what under `step_timeout_s`."""
+
+
+def _socket_of(pipe: Connection) -> socket.socket:
+    return socket.socket(fileno=os.dup(pipe.fileno()))
 
 
 def _relog(record: logging.LogRecord) -> None:
@@ -328,4 +363,6 @@ def _relog(record: logging.LogRecord) -> None:
 def _listed(env_ids: Sequence[int]) -> str:
     if len(env_ids) == 1:
         return f"env {env_ids[0]}"
-    return f"envs {env_ids[0]} to {env_ids[-1]}"
+    if env_ids[-1] - env_ids[0] + 1 == len(env_ids):
+        return f"envs {env_ids[0]} to {env_ids[-1]}"
+    return f"envs {', '.join(map(str, env_ids))}"

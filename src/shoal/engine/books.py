@@ -1,0 +1,176 @@
+"""The books: rows and everything that the caller keeps about them.
+
+Which slot is whose, what came beside the rows, the journal of running episodes, and who is reset by
+its next step. They are brought up to date when flights have landed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from shoal.engine import generators
+from shoal.engine.actions import ActionWriter, each_action
+from shoal.engine.commands import PlanReset, Recovery, Reset, SetAttr, Step
+from shoal.engine.journal import Journal
+from shoal.engine.plan import PoolPlan
+from shoal.engine.results import Reader
+from shoal.engine.rows import Rows
+from shoal.engine.seat import Flight, Seat
+from shoal.engine.slots import Slots
+from shoal.layout import Array
+
+
+class Witness(Protocol):
+    """Who wants to hear of episodes."""
+
+    def finished(self, env_ids: Sequence[int]) -> None:
+        """Episodes have ended."""
+
+    def was_reset(self, env_ids: Sequence[int]) -> None:
+        """Environments were reset because the caller said so."""
+
+
+class Books:
+    """What the caller knows of its environments."""
+
+    def __init__(self, plan: PoolPlan, rows: Rows) -> None:
+        self.rows, self.mode, self.num_envs = rows, plan.terms.autoreset, plan.num_envs
+        self.reader = Reader(rows, plan.copy)
+        self.actions = ActionWriter(rows, strict=plan.strict_actions)
+        self.slots = Slots(rows)
+        self.journal = Journal(rows, plan.policy.replay_limit_steps)
+        self.resets_next = np.zeros(plan.num_envs, dtype=np.bool_)
+        """Whose next step resets, whatever its action."""
+        self._any_resets_next = False
+
+    def resized(self, plan: PoolPlan, rows: Rows) -> Books:
+        """The same books for another number of environments."""
+        self.slots.together()
+        books = Books(plan, rows)
+        count = min(self.num_envs, plan.num_envs)
+        rows.take_over(self.rows, count)
+        books.reader.take_over(self.reader, count)
+        books.slots.common = self.slots.common
+        books.journal.take_over(self.journal, count)
+        books.resets_next[:count] = self.resets_next[:count]
+        books._any_resets_next = bool(books.resets_next.any())
+        return books
+
+    def record(self, landed: Sequence[tuple[Seat, Flight]], witness: Witness) -> None:
+        """Write down what environments have done, unless it failed."""
+        stepped: list[int] = []
+        objects: dict[int, Any] = {}
+        for seat, flight in landed:
+            command, failed = flight.command, flight.failed
+            if type(command) is Step:
+                ids = flight.sent or seat.env_ids
+                stepped += [i for i in ids if i not in failed] if failed else ids
+                objects.update(command.objects or {})
+            elif type(command) is Reset:
+                self._record_reset(command, failed, witness)
+            elif type(command) is SetAttr:
+                values = {i: v for i, v in command.values.items() if i not in failed}
+                self.journal.set_attr(command.name, values)
+            elif type(command) is PlanReset:
+                self.journal.plan({i: a for i, a in command.args.items() if i not in failed})
+        if stepped:
+            everyone = len(stepped) == self.num_envs and not landed[0][1].sent
+            self._record_step(None if everyone else stepped, objects, witness)
+
+    def _record_reset(self, command: Reset, failed: set[int], witness: Witness) -> None:
+        done = [env_id for env_id in command.args if env_id not in failed]
+        if len(done) == self.num_envs:
+            self.slots.turn_all()
+        else:
+            self.slots.turn([env_id for env_id in command.slots if env_id not in failed])
+        self.journal.begin(done, command.args)
+        self.resets_next[done] = False
+        witness.was_reset(done)
+
+    def _record_step(
+        self, env_ids: Sequence[int] | None, objects: dict[int, Any], witness: Witness
+    ) -> None:
+        journal, rows, ids = self.journal, self.rows, slice(None) if env_ids is None else env_ids
+        if env_ids is None:
+            self.slots.turn_all()
+        else:
+            self.slots.turn(env_ids)
+        slots = self.slots.of(env_ids)
+        ended = rows.terminations[slots, ids] | rows.truncations[slots, ids]
+        if objects:
+            journal.add_objects(objects)
+        journal.add(env_ids, rows.rewards[slots, ids])
+        if self._any_resets_next:
+            journal.begin(_chosen(self.resets_next[ids], env_ids))
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self.resets_next[ids] = ended
+        any_ended = bool(np.count_nonzero(ended))
+        if any_ended:
+            those = _chosen(ended, env_ids)
+            if self.mode is AutoresetMode.SAME_STEP:
+                journal.begin(those)
+            else:
+                journal.end(those)
+            witness.finished(those)
+        if env_ids is None:
+            self._any_resets_next = any_ended and self.mode is AutoresetMode.NEXT_STEP
+        else:
+            self._any_resets_next = bool(self.resets_next.any())
+
+    def replay_of(self, env_id: int) -> Recovery | None:
+        """How to bring an environment to where it is; None where that is not known."""
+        return self.journal.replay(
+            env_id, self.slots.of_one(env_id), self.reader.objects_of(env_id)
+        )
+
+    def restart_of(self, env_id: int) -> Recovery:
+        """How to let an environment begin anew."""
+        return self.journal.restart(
+            env_id, self.slots.of_one(env_id), self.reader.objects_of(env_id)
+        )
+
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """Other environments are now where this one is."""
+        if not into_ids:
+            return
+        self.slots.turn(into_ids)
+        self.journal.branch(env_id, into_ids)
+        self.reader.branch(env_id, into_ids)
+        self.resets_next[into_ids] = self.resets_next[env_id]
+        self._any_resets_next = bool(self.resets_next.any())
+
+    def action_of(self, env_id: int, command: Step) -> Any:
+        """The action of a step that is under way, just as its environment was given it."""
+        arrays = [array[env_id : env_id + 1].copy() for array in self.rows.actions]
+        objects = None if command.objects is None else [command.objects.get(env_id)]
+        return each_action(self.rows.shape.action, arrays, objects)[0]
+
+    def generator_of(self, env_id: int) -> Any:
+        """The state that was noted before the latest reset, be it completed or not."""
+        return generators.state_of(self.rows.generators[env_id].tobytes(), None)
+
+    def standing_of(self, env_id: int) -> Recovery:
+        """How an environment that is between two episodes goes on elsewhere."""
+        return self.journal.standing(
+            env_id, self.slots.of_one(env_id), self.reader.objects_of(env_id)
+        )
+
+    def is_over(self, env_id: int) -> bool:
+        """Whether no episode is running."""
+        entry = self.journal.entries[env_id]
+        return entry.is_over or not entry.num_episodes
+
+    def is_between_episodes(self, env_id: int) -> bool:
+        """Whether nothing would be lost if this environment were another one from here on."""
+        return self.is_over(env_id) or not self.journal.length(env_id)
+
+
+def _chosen(mask: Array, env_ids: Sequence[int] | None) -> list[int]:
+    """The environments that a mask over `env_ids` (None: all) says."""
+    positions = np.flatnonzero(mask)
+    chosen: list[int] = (positions if env_ids is None else np.asarray(env_ids)[positions]).tolist()
+    return chosen

@@ -1,0 +1,286 @@
+"""The journal: what the caller remembers of each environment, so that it can be rebuilt.
+
+Of every environment its attributes, seeds and planned reset; of its running episode how it began
+and every action since. The actions of one step are one row of a ring as long as the longest running
+episode, so that recording a step of all environments is a single copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from shoal.engine import generators
+from shoal.engine.commands import Episode, Recovery, ResetArgs
+from shoal.engine.rows import Rows
+from shoal.layout import Array
+from shoal.seeding import Seed, env_seed
+
+_FIRST_CAPACITY = 64
+_AS_IT_LIKES = ResetArgs()
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is remembered of one environment beside its actions."""
+
+    args: ResetArgs = _AS_IT_LIKES
+    """How its running episode was begun."""
+    generator: bytes = bytes(48)
+    odd_generator: Any = None
+    """A state that did not fit into a row; set before the episode that it belongs to begins."""
+    planned: ResetArgs | None = None
+    """What the caller wants its next automatic reset to use."""
+    seed: Seed = None
+    """The last one that an explicit reset gave it."""
+    num_episodes: int = 0
+    num_restarts: int = 0
+    is_fresh: bool = False
+    """Whether it was restarted and not reset since."""
+    is_over: bool = False
+    attributes: dict[str, Any] = field(default_factory=dict)
+    changes: list[tuple[int, str, Any]] = field(default_factory=list)
+    objects: dict[int, Any] = field(default_factory=dict)
+
+
+class Journal:
+    """Records steps and resets as they are completed. `limit_steps` bounds an episode's record."""
+
+    def __init__(self, rows: Rows, limit_steps: int) -> None:
+        self._rows, self._limit = rows, limit_steps
+        num_envs = rows.shape.num_envs
+        self.entries = [Entry() for _ in range(num_envs)]
+        self._capacity = min(_FIRST_CAPACITY, limit_steps)
+        self._rings = [self._ring_for(array) for array in rows.actions]
+        self._time = 0
+        """Steps so far, as long as all environments have taken equally many."""
+        self._times: Array | None = None
+        """Steps of each environment, once they differ."""
+        self._starts = np.zeros(num_envs, dtype=np.int64)
+        self._is_whole = np.full(num_envs, limit_steps > 0)
+        self._full_at = self._capacity
+        self._returns = np.zeros(num_envs)
+
+    def _ring_for(self, array: Array) -> Array:
+        return np.empty((self._capacity, *array.shape), array.dtype)
+
+    def take_over(self, other: Journal, count: int) -> None:
+        """Go on where a journal of other rows was, for its first environments."""
+        self.entries[:count] = other.entries[:count]
+        self._capacity, self._time = other._capacity, other._time
+        self._times = np.full(len(self.entries), other._time)
+        self._times[:count] = other._all_times()[:count]
+        self._starts[:] = self._times
+        self._starts[:count] = other._starts[:count]
+        self._is_whole[:count] = other._is_whole[:count]
+        self._returns[:count] = other._returns[:count]
+        self._rings = [self._ring_for(array) for array in self._rows.actions]
+        for mine, theirs in zip(self._rings, other._rings, strict=True):
+            mine[:, :count] = theirs[:, :count]
+
+    # --- recording --------------------------------------------------------------------------
+
+    def add(self, env_ids: Sequence[int] | None, rewards: Array) -> None:
+        """Environments (None: all) have taken the step whose actions are in the rows."""
+        if env_ids is None and self._times is None:
+            self._returns += rewards
+            if not self._capacity:
+                return
+            if self._time >= self._full_at:
+                self._make_room()
+            at = self._time % self._capacity
+            for ring, array in zip(self._rings, self._rows.actions, strict=True):
+                ring[at] = array
+            self._time += 1
+        else:
+            self._add_some(range(len(self.entries)) if env_ids is None else env_ids, rewards)
+
+    def _add_some(self, env_ids: Sequence[int], rewards: Array) -> None:
+        ids = np.asarray(env_ids)
+        self._returns[ids] += rewards
+        if not self._capacity:
+            return
+        if self._times is None:
+            self._times = np.full(len(self.entries), self._time)
+        if (self._times[ids] - self._starts[ids] >= self._capacity).any():
+            self._make_room()
+        at = self._times[ids] % self._capacity
+        for ring, array in zip(self._rings, self._rows.actions, strict=True):
+            ring[at, ids] = array[ids]
+        self._times[ids] += 1
+
+    def add_objects(self, objects: Mapping[int, Any]) -> None:
+        """Parts of actions that have no row, of a step that is about to be added."""
+        for env_id, parts in objects.items():
+            self.entries[env_id].objects[self.length(env_id)] = parts
+
+    def begin(self, env_ids: Iterable[int], args: Mapping[int, ResetArgs] | None = None) -> None:
+        """Episodes have begun: as the caller said, or (None) by automatic resets."""
+        for env_id in env_ids:
+            entry = self.entries[env_id]
+            entry.args = (
+                args[env_id] if args is not None else self._next_reset(env_id) or _AS_IT_LIKES
+            )
+            entry.planned, entry.is_fresh, entry.is_over = None, False, False
+            entry.generator = self._rows.generators[env_id].tobytes()
+            entry.num_episodes += 1
+            self._starts[env_id] = self._time if self._times is None else self._times[env_id]
+            self._is_whole[env_id] = self._limit > 0
+            self._returns[env_id] = 0.0
+            if entry.objects:
+                entry.objects = {}
+            if entry.changes:
+                entry.attributes.update({name: value for _, name, value in entry.changes})
+                entry.changes = []
+
+    def note_seeds(self, plan: Mapping[int, tuple[Seed, Any]]) -> None:
+        """An explicit reset has given seeds: what later restarts derive theirs from."""
+        for env_id, (seed, _) in plan.items():
+            if seed is not None:
+                self.entries[env_id].seed = seed
+
+    def plan(self, args: Mapping[int, ResetArgs]) -> None:
+        """What the next automatic resets use."""
+        for env_id, one in args.items():
+            self.entries[env_id].planned = one
+
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """Other environments have taken the steps of this one's episode."""
+        origin = self.entries[env_id]
+        for target in into_ids:
+            entry = self.entries[target]
+            self.entries[target] = replace(
+                origin,
+                planned=entry.planned,
+                seed=entry.seed,
+                num_episodes=entry.num_episodes + 1,
+                num_restarts=entry.num_restarts,
+                attributes=entry.attributes | origin.attributes,
+                changes=list(origin.changes),
+                objects=dict(origin.objects),
+            )
+            for ring in self._rings:
+                ring[:, target] = ring[:, env_id]
+            for array in (self._starts, self._is_whole, self._returns, self._times):
+                if array is not None:
+                    array[target] = array[env_id]
+
+    def explicit(self, env_id: int, args: ResetArgs) -> ResetArgs:
+        """What an explicit reset comes to: a restarted environment gets a seed of its own."""
+        entry = self.entries[env_id]
+        if entry.is_fresh and args.seed is None:
+            return args._replace(seed=self._fresh_seed(env_id))
+        return args
+
+    def end(self, env_ids: Iterable[int]) -> None:
+        """Episodes are over, and the resets are still to come."""
+        for env_id in env_ids:
+            self.entries[env_id].is_over = True
+
+    def set_attr(self, name: str, values: Mapping[int, Any]) -> None:
+        for env_id, value in values.items():
+            entry = self.entries[env_id]
+            if entry.num_episodes:
+                entry.changes.append((self.length(env_id), name, value))
+            else:
+                entry.attributes[name] = value
+
+    def _make_room(self) -> None:
+        """Lengthen the ring, or, where it is as long as it may be, give up what is too long."""
+        times = self._all_times()
+        if (times - self._starts)[self._is_whole].max(initial=0) >= self._capacity:
+            if self._capacity < self._limit:
+                self._grow(times)
+            self._is_whole &= times - self._starts < self._capacity
+        latest = self._starts[self._is_whole].min(initial=self._time)
+        self._full_at = int(latest) + self._capacity
+
+    def _grow(self, times: Array) -> None:
+        old, rings = self._capacity, self._rings
+        self._capacity = min(2 * old, self._limit)
+        self._rings = [self._ring_for(array) for array in self._rows.actions]
+        moments = times + np.arange(-old, 0)[:, None]  # [old, num_envs]
+        envs = np.arange(len(times))
+        for ring, grown in zip(rings, self._rings, strict=True):
+            grown[moments % self._capacity, envs] = ring[moments % old, envs]
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def _all_times(self) -> Array:
+        return np.full(len(self.entries), self._time) if self._times is None else self._times
+
+    def length(self, env_id: int) -> int:
+        """Steps of the running episode."""
+        now = self._time if self._times is None else self._times[env_id]
+        return int(now - self._starts[env_id])
+
+    def episode(self, env_id: int) -> Episode | None:
+        """All about the running (or just ended) episode; None where its record is not complete."""
+        entry = self.entries[env_id]
+        if not entry.num_episodes or not self._is_whole[env_id]:
+            return None
+        length, first = self.length(env_id), int(self._starts[env_id])
+        moments = np.arange(first, first + length) % max(self._capacity, 1)
+        return Episode(
+            args=entry.args,
+            generator=generators.state_of(entry.generator, entry.odd_generator),
+            actions=[ring[moments, env_id] for ring in self._rings],
+            objects=dict(entry.objects),
+            changes=list(entry.changes),
+            length=length,
+            episode_return=float(self._returns[env_id]),
+            is_over=entry.is_over,
+        )
+
+    def replay(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery | None:
+        """How to bring an environment to where it is; None where that is not known.
+
+        Nor is one brought back whose episode was given up already, told or not.
+        """
+        entry, episode = self.entries[env_id], self.episode(env_id)
+        if entry.is_fresh or (episode is None and entry.num_episodes):
+            return None
+        recovery = self.standing(env_id, slot, objects)
+        return replace(recovery, attributes=dict(entry.attributes), episode=episode)
+
+    def restart(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery:
+        """How to let an environment begin anew, its running episode being lost."""
+        entry = self.entries[env_id]
+        entry.num_restarts += 1
+        entry.is_fresh = True
+        recovery = self.standing(env_id, slot, objects)
+        return replace(recovery, is_lost=entry.num_episodes > 0 and not entry.is_over)
+
+    def standing(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery:
+        """What an environment keeps from one episode to the next."""
+        entry = self.entries[env_id]
+        return Recovery(
+            slot=slot,
+            attributes=entry.attributes | {name: value for _, name, value in entry.changes},
+            next_reset=self._next_reset(env_id),
+            num_episodes=entry.num_episodes,
+            seed=entry.seed,
+            objects=objects,
+            length=self.length(env_id),
+            episode_return=float(self._returns[env_id]),
+        )
+
+    def _next_reset(self, env_id: int) -> ResetArgs | None:
+        """What the next automatic reset uses, where that is not left to the environment."""
+        entry = self.entries[env_id]
+        return (
+            self.explicit(env_id, entry.planned or _AS_IT_LIKES)
+            if entry.is_fresh
+            else entry.planned
+        )
+
+    def _fresh_seed(self, env_id: int) -> Seed:
+        """The seed of an environment after its latest restart; None if it never had one."""
+        entry = self.entries[env_id]
+        if entry.seed is None:
+            return None
+        run_seed = entry.seed - env_id if entry.seed >= env_id else entry.seed
+        return env_seed(run_seed, env_id, entry.num_restarts)

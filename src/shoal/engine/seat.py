@@ -1,0 +1,62 @@
+"""Seats: the places of workers in a pool. A worker may be replaced; its seat stays."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+from shoal.engine.backends import Worker
+from shoal.engine.commands import Command, Reply
+from shoal.engine.infos import ColumnSpec
+from shoal.errors import WorkerError
+
+
+@dataclass(slots=True)
+class Flight:
+    """A command that a worker is at."""
+
+    command: Command
+    sent: Sequence[int] = ()
+    """The environments it was sent to step; empty for anything that is not `send`."""
+    replies: list[Reply] = field(default_factory=list)
+    """What it has answered: more than once, if environments had to be rebuilt meanwhile."""
+    landed: bool = False
+    trouble: Exception | None = None
+    recovery: Generator[None, None, None] | None = None
+    """What is being done about a death or a failure; the flight goes on when it is through."""
+    cause: WorkerError | None = None
+    """The death that is being recovered from."""
+    was_retried: bool = False
+    failed: set[int] = field(default_factory=set)
+    """The environments for which it came to nothing."""
+
+    def start_over(self) -> None:
+        """Forget what was answered: the command will be carried out again, for everyone."""
+        self.replies.clear()
+        self.failed.clear()
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """A place for a worker: who sits there, which environments are its, what it is at."""
+
+    index: int
+    worker: Worker
+    env_ids: Sequence[int]
+    flight: Flight | None = None
+    queued: list[int] = field(default_factory=list)
+    """Sent environments that wait until the worker is free."""
+    news: list[ColumnSpec] = field(default_factory=list)
+    """Info columns that the worker has not been told of."""
+    failures: int = 0
+    """How often it had to be replaced since it last answered."""
+    given_up: WorkerError | None = None
+    """Why it is not replaced any more; whatever is asked of it, this is the answer."""
+    spent_ns: int = 0
+    """How long those who sat here before were executing commands."""
+    is_leaving: bool = False
+    """Whether it is given up as soon as its last environment has moved away."""
+    first_mb: float = 0.0
+    """The memory of its worker when that was first told."""
+    patience_s: float = 0.0
+    """How long a recovery may wait before it gives the word back."""

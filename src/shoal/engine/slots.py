@@ -1,0 +1,70 @@
+"""Slots: where the latest results of each environment lie.
+
+There are two slots, and an environment writes to them in turn: its last known observation stays
+whole while a step that may die is under way, and a view of it stays valid for one more step. As
+long as all environments take their steps together, one number says it for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shoal.engine.rows import Rows
+from shoal.layout import Array
+
+
+class Slots:
+    """Which slot is whose."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rings, self._num_envs = rows.rings, rows.shape.num_envs
+        self.common = 0
+        """The slot of the latest results of all environments together."""
+        self._each: Array | None = None
+
+    def of(self, env_ids: Sequence[int] | None) -> Any:
+        """Where the latest results of environments are: a number, or one for each."""
+        if self._each is None or env_ids is None:
+            return self.common
+        return self._each[env_ids]
+
+    def of_one(self, env_id: int) -> int:
+        return self.common if self._each is None else int(self._each[env_id])
+
+    def next_for_all(self) -> int:
+        """Where the next results of all environments go; the latest are safe in the other slot."""
+        self._bring_to(self.common)
+        return 1 - self.common
+
+    def next_for(self, env_ids: Sequence[int]) -> list[int]:
+        """Where the next results of some environments go."""
+        if self._each is None:
+            return [1 - self.common] * len(env_ids)
+        return (1 - self._each[env_ids]).tolist()  # type: ignore[no-any-return]
+
+    def turn_all(self) -> None:
+        """All environments have written where `next_for_all` said."""
+        self.common = 1 - self.common
+
+    def turn(self, env_ids: Sequence[int]) -> None:
+        """Some environments have written where `next_for` said."""
+        if self._each is None:
+            self._each = np.full(self._num_envs, self.common, dtype=np.int64)
+        self._each[env_ids] ^= 1
+
+    def together(self) -> int:
+        """Bring all results into one slot, and not the one that may have been handed out last."""
+        if self._each is not None:
+            self._bring_to(1 - self.common)
+        return self.common
+
+    def _bring_to(self, slot: int) -> None:
+        if self._each is None:
+            return
+        elsewhere = np.flatnonzero(self._each != slot)
+        for ring in self._rings:
+            ring[slot, elsewhere] = ring[1 - slot, elsewhere]
+        self.common, self._each = slot, None

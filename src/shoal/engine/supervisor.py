@@ -1,0 +1,413 @@
+"""The supervisor: what becomes of environments whose worker died or hung, or that raised.
+
+    raise      the error goes to the caller
+    restart    rebuilt; a running episode is reported as truncated at its last known observation
+    replay     rebuilt, and brought by its recorded actions to where it was, so that the step that
+               died is simply taken again; where that fails, restarted
+
+A recovery is a generator: it goes on a little whenever the pool waits for the worker concerned, so
+that nobody else has to wait for it. It ends with the interrupted command put to the new worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
+
+from shoal.engine.books import Books
+from shoal.engine.cells import EpisodeOver
+from shoal.engine.commands import (
+    Attach,
+    Build,
+    Built,
+    Call,
+    Command,
+    Failure,
+    Place,
+    Recovery,
+    Reply,
+    Reset,
+    Restore,
+    Step,
+)
+from shoal.engine.crew import Crew
+from shoal.engine.incident import Incident, leave_capsule
+from shoal.engine.plan import PoolPlan
+from shoal.engine.seat import Flight, Seat
+from shoal.errors import ConfigError, EnvRaised, WorkerError, WorkerTimeout
+
+log = logging.getLogger("shoal")
+
+T = TypeVar("T")
+Recovering = Generator[None, None, T]
+
+Check = Callable[[Built], None]
+"""Raises where rebuilt environments have other spaces than their pool."""
+
+_INCIDENTS_KEPT = 100
+_NOBODYS = ("idle", "start")
+"""What a worker is at when none of its environments is."""
+_STEPPING = ("reset", "step", "replay")
+"""What the actions of an episode can make an environment fail in."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+_MOST_DOUBLINGS = 32  # more would overflow
+
+
+class Supervisor:
+    """Watches over all seats of a pool."""
+
+    def __init__(self, plan: PoolPlan, crew: Crew, books: Books, check: Check) -> None:
+        self.plan, self.books = plan, books
+        self._crew, self._check = crew, check
+        self.incidents: deque[Incident] = deque(maxlen=_INCIDENTS_KEPT)
+        self.num_incidents = self.num_restarts = self.num_replays = self.num_timeouts = 0
+        self._strikes: dict[int, int] = {}
+        """Failures of each environment since it last finished an episode."""
+        self._places: dict[int, tuple[int, int]] = {}
+        """Episode and step at which each environment failed last."""
+        self._lost: set[int] = set()
+        """Environments whose loss is still to be reported."""
+        self._has_warned = False
+
+    # --- a worker is gone -------------------------------------------------------------------
+
+    def recover(self, seat: Seat, error: WorkerError) -> Recovering[None]:
+        """Replace a worker that has died or hung, and let it carry on with its command."""
+        if seat.given_up is not None:
+            raise seat.given_up
+        place = seat.worker.at()
+        incident = self._note(seat, error, place)
+        if self.plan.policy.on_failure == "raise" or not self._crew.loses_workers:
+            raise self._final(error, incident)
+        begun, incidents = time.perf_counter(), [incident]
+        while True:
+            seat.failures += 1
+            try:
+                doomed = self._charge(seat, place, error, incident)
+            except WorkerError as final:
+                seat.given_up = final
+                raise
+            try:
+                yield from self._pause(seat, place)
+                yield from self._replace(seat)
+                replayed = yield from self._restore(seat, seat.env_ids, doomed)
+                break
+            except WorkerError as again:
+                error, place = again, _place(seat, again)
+                incident = self._note(seat, error, place)
+                incidents.append(incident)
+        _settle(incidents, "replayed" if replayed else "restarted", time.perf_counter() - begun)
+        self._reissue(seat, place, error, incident)
+
+    def _replace(self, seat: Seat) -> Recovering[None]:
+        seat.spent_ns += seat.worker.busy_ns()
+        self._crew.dismiss(seat.worker)
+        (seat.worker,) = self._crew.launch([Build(self.plan.assign(seat.index, seat.env_ids))])
+        built = (yield from _answer(seat)).built
+        if built is not None:
+            self._check(built)
+        seat.worker.put(Attach(self.books.rows, self.books.reader.columns()))
+        seat.news.clear()
+        yield from _answer(seat)
+
+    def _reissue(self, seat: Seat, place: Place, error: WorkerError, incident: Incident) -> None:
+        """Put the command that was interrupted once more."""
+        flight = seat.flight
+        assert flight is not None
+        command = flight.command
+        if isinstance(command, Call) and place.phase == "call":
+            if flight.was_retried or self.plan.policy.on_failure != "replay":
+                incident.outcome = "raised"
+                raise error  # what it returned is lost, and it may do the same again
+            flight.was_retried = True
+        flight.command = self._again(command)
+        if isinstance(command, Step) and not command.everyone:
+            self._ask(seat, flight.sent)
+        seat.worker.put(flight.command)
+
+    def _again(self, command: Command) -> Command:
+        if isinstance(command, Step):
+            return replace(command, columns=())
+        if isinstance(command, Reset):
+            args = {i: self.books.journal.explicit(i, a) for i, a in command.args.items()}
+            return replace(command, args=args)
+        return command
+
+    # --- an environment raised --------------------------------------------------------------
+
+    def mend(self, seat: Seat, reply: Reply) -> Recovering[None] | None:
+        """How to restart the environments that raised; None where that is for the caller."""
+        if self.plan.policy.on_error != "restart":
+            return None
+        failures = [failure for failure in reply.failures if self._is_mendable(failure)]
+        if not failures:
+            return None
+        reply.failures = [failure for failure in reply.failures if failure not in failures]
+        return self._mend(seat, failures)
+
+    def _is_mendable(self, failure: Failure) -> bool:
+        entries = self.books.journal.entries
+        return (
+            failure.phase in ("step", "reset")
+            and not isinstance(failure.error, EpisodeOver | ConfigError)
+            and all(entries[env_id].num_episodes for env_id in failure.env_ids)
+        )
+
+    def _mend(self, seat: Seat, failures: Sequence[Failure]) -> Recovering[None]:
+        begun, env_ids = time.perf_counter(), sorted({i for one in failures for i in one.env_ids})
+        flight = seat.flight
+        assert flight is not None
+        flight.failed.update(env_ids)  # should they be given up; their mates have done their part
+        incidents: list[Incident] = []
+        for failure in failures:
+            error = failure.as_error(seat.index, seat.worker.pid)
+            place = Place(failure.env_ids[0], failure.phase, failure.length)
+            incidents.append(self._note(seat, error, place, failure))
+            self._charge(seat, place, error, incidents[-1])
+        while True:
+            try:
+                yield from self._pause(seat, place)
+                seat.worker.put(Build(self.plan.assign(seat.index, env_ids)))
+                built = (yield from _answer(seat)).built
+                assert built is not None
+                self._check(built)
+                yield from self._restore(seat, env_ids, set(env_ids))
+                break
+            except EnvRaised as again:
+                place = _place(seat, again)
+                incidents.append(self._note(seat, again, place, failures[0]))
+                self._charge(seat, place, again, incidents[-1])
+            except WorkerError as gone:
+                flight.start_over()  # its mates will take this step again
+                yield from self.recover(seat, gone)
+                return
+        _settle(incidents, "restarted", time.perf_counter() - begun)
+        flight.failed.difference_update(env_ids)
+        self._reissue_for(seat, env_ids)
+
+    def _reissue_for(self, seat: Seat, env_ids: Sequence[int]) -> None:
+        """Put the command once more, for these environments only."""
+        flight = seat.flight
+        assert flight is not None
+        command = flight.command
+        if isinstance(command, Reset):
+            again = self._again(Reset({i: command.args[i] for i in env_ids}, command.slots))
+            assert isinstance(again, Reset)
+            command.args.update(again.args)
+            seat.worker.put(again)
+            return
+        assert isinstance(command, Step)
+        self._ask(seat, env_ids)
+        seat.worker.put(replace(command, everyone=False, columns=()))
+
+    def _ask(self, seat: Seat, env_ids: Sequence[int]) -> None:
+        """Mark those of a worker's environments that its next step is for."""
+        asked, slots = self.books.rows.asked, self.books.slots.next_for(env_ids)
+        asked[list(seat.env_ids)] = 0
+        asked[list(env_ids)] = [1 + slot for slot in slots]
+
+    # --- both -------------------------------------------------------------------------------
+
+    def _restore(self, seat: Seat, env_ids: Sequence[int], doomed: set[int]) -> Recovering[bool]:
+        """Bring rebuilt environments to where they were, or else let them report their loss.
+
+        Returns whether nothing was lost.
+        """
+        how: dict[int, Recovery] = {}
+        for env_id in env_ids:
+            again = None if env_id in doomed else self._replay_of(env_id)
+            how[env_id] = again or self.restart_of(env_id)
+        replayed = [env_id for env_id, one in how.items() if one.episode is not None]
+        seat.worker.put(Restore(how))
+        problems = (yield from _answer(seat)).results
+        differing = {i: problems[i] for i in replayed if problems[i]}
+        if differing:
+            self._warn(differing)
+            seat.worker.put(Restore({env_id: self.restart_of(env_id) for env_id in differing}))
+            yield from _answer(seat)
+        self.num_replays += len(replayed) - len(differing)
+        is_any_lost = any(one.is_lost for one in how.values())
+        return self.plan.policy.on_failure == "replay" and not differing and not is_any_lost
+
+    def _replay_of(self, env_id: int) -> Recovery | None:
+        if self.plan.policy.on_failure != "replay":
+            return None
+        how = self.books.replay_of(env_id)
+        if how is None and not self.books.journal.entries[env_id].is_fresh:
+            limit = self.plan.policy.replay_limit_steps
+            self._warn({env_id: f"its episode is longer than replay_limit_steps ({limit})"})
+        return how
+
+    def restart_of(self, env_id: int) -> Recovery:
+        """How to let an environment begin anew; the loss of its episode is still to be reported."""
+        how = self.books.restart_of(env_id)
+        self.num_restarts += 1
+        if how.is_lost:
+            self._lost.add(env_id)
+        return how
+
+    def was_reset(self, env_ids: Sequence[int]) -> None:
+        """Explicit resets: a loss that was not told until now never will be."""
+        self._lost.difference_update(env_ids)
+
+    def finished(self, env_ids: Sequence[int]) -> None:
+        """Episodes have ended: their environments start with a clean sheet."""
+        if not self._strikes and not self._lost:
+            return
+        for env_id in env_ids:
+            if env_id in self._lost:
+                self._lost.discard(env_id)
+            else:
+                self._strikes.pop(env_id, None)
+                self._places.pop(env_id, None)
+
+    def _charge(self, seat: Seat, place: Place, error: Exception, incident: Incident) -> set[int]:
+        """Count a failure; raises when there were too many. Returns whom not to replay."""
+        env_id, strikes = incident.env_id, seat.failures
+        doomed: set[int] = set()
+        if env_id is not None:
+            self._strikes[env_id] = self._strikes.get(env_id, 0) + 1
+            strikes = max(strikes, self._strikes[env_id])
+            if place.phase in _STEPPING and self._was_there_before(env_id, place):
+                doomed.add(env_id)
+        if strikes > self.plan.policy.max_restarts:
+            who = f"env {env_id}" if env_id is not None else f"worker {seat.index}"
+            error.add_note(
+                f"{who} failed {strikes} times without a finished episode, and max_restarts is "
+                f"{self.plan.policy.max_restarts}."
+            )
+            raise error
+        return doomed
+
+    def _was_there_before(self, env_id: int, place: Place) -> bool:
+        """Whether an environment has failed at just the step where it failed the last time."""
+        journal = self.books.journal
+        step = place.step if place.phase == "replay" else journal.length(env_id)
+        where = (journal.entries[env_id].num_episodes, step)
+        before, self._places[env_id] = self._places.get(env_id), where
+        return before == where
+
+    def _pause(self, seat: Seat, place: Place) -> Recovering[None]:
+        """Longer after each failure, and not at all after the first."""
+        is_known = place.phase not in _NOBODYS
+        count = max(self._strikes.get(place.env_id, 0) if is_known else 0, seat.failures)
+        if count < 2:
+            return
+        doublings = min(count - 2, _MOST_DOUBLINGS)
+        until = time.monotonic() + min(_FIRST_PAUSE_S * 2**doublings, _LONGEST_PAUSE_S)
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, seat.patience_s))
+            yield
+
+    def _note(
+        self, seat: Seat, error: Exception, place: Place, failure: Failure | None = None
+    ) -> Incident:
+        """Log an incident, and leave a capsule of it."""
+        kind = "raised" if failure is not None or isinstance(error, EnvRaised) else "died"
+        kind = "hung" if isinstance(error, WorkerTimeout) else kind
+        incident = Incident(
+            time=time.time(),
+            kind=kind,
+            worker=seat.index,
+            env_ids=tuple(seat.env_ids) if failure is None else failure.env_ids,
+            env_id=None if place.phase in _NOBODYS else place.env_id,
+            phase=place.phase,
+            cause=str(error),
+        )
+        self.num_incidents += 1
+        self.num_timeouts += kind == "hung"
+        self.incidents.append(incident)
+        if incident.env_id is not None and seat.flight is not None:
+            trace = "" if failure is None else failure.trace
+            incident.capsule = leave_capsule(
+                self.plan, self.books, incident, seat.flight.command, trace
+            )
+        if incident.capsule is not None:
+            error.add_note(f"To replay it in one process: shoal replay {incident.capsule}")
+        if isinstance(error, WorkerError):
+            error.capsule = incident.capsule
+        return incident
+
+    def error_of(self, seat: Seat, flight: Flight, failure: Failure) -> Exception:
+        """The exception that the caller gets for a failure that is not mended."""
+        error = failure.as_error(seat.index, seat.worker.pid)
+        if failure.phase in ("reset", "step") and not isinstance(error, EpisodeOver | ConfigError):
+            seat.flight = flight
+            self._note(seat, error, Place(failure.env_ids[0], failure.phase, 0), failure)
+            seat.flight = None
+        return error
+
+    def note_growth(self, seat: Seat, text: str) -> None:
+        """A worker has grown too large and is being replaced."""
+        self.num_incidents += 1
+        self.incidents.append(
+            Incident(
+                time=time.time(),
+                kind="grown",
+                worker=seat.index,
+                env_ids=tuple(seat.env_ids),
+                env_id=None,
+                phase="step",
+                cause=text,
+                outcome="recycled",
+            )
+        )
+
+    def _final(self, error: WorkerError, incident: Incident) -> WorkerError:
+        """The error as the caller gets it, with what to do next."""
+        if self._crew.loses_workers:
+            hint = "Close these environments and make new ones, or let them be rebuilt: "
+            error.args = (f"{error} {hint}on_failure='restart' or 'replay'.",)
+        return error
+
+    def _warn(self, differing: dict[int, str]) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        env_id, problem = next(iter(differing.items()))
+        log.warning(
+            "env %d could not be replayed: %s. Environments whose episodes are too long, or do not "
+            "follow from their generator, options and actions alone, are restarted instead.",
+            env_id,
+            problem,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The entries of `stats()`."""
+        return {
+            "restarts": self.num_restarts,
+            "replays": self.num_replays,
+            "timeouts": self.num_timeouts,
+            "num_incidents": self.num_incidents,
+            "incidents": [asdict(incident) for incident in self.incidents],
+        }
+
+
+def _settle(incidents: Sequence[Incident], outcome: str, took_s: float) -> None:
+    """Everything is back: write down how, and tell it once."""
+    for incident in incidents:
+        incident.outcome, incident.took_s = outcome, took_s
+    again = f" ({len(incidents)} times)" if len(incidents) > 1 else ""
+    cause = incidents[0].cause.splitlines()[0]
+    log.warning("%s%s %s within %.2f s.", cause, again, outcome.capitalize(), took_s)
+
+
+def _place(seat: Seat, error: WorkerError) -> Place:
+    """What a worker was at when it, or an environment that it was building, failed."""
+    if isinstance(error, EnvRaised):
+        return Place(error.env_ids[0], error.phase, 0)
+    return seat.worker.at()
+
+
+def _answer(seat: Seat) -> Recovering[Reply]:
+    """Wait for a worker's answer to what a recovery asked of it; raises what it failed with."""
+    while not seat.worker.wait(seat.patience_s):
+        yield
+    reply = seat.worker.take() or Reply()
+    for failure in reply.failures:
+        raise failure.as_error(seat.index, seat.worker.pid)
+    return reply
