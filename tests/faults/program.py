@@ -7,6 +7,7 @@ parent's list of children would lose those that were given to another parent.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -131,7 +132,19 @@ def shared_names() -> set[str]:
 
 
 def lasting_names(before: set[str], within_s: float) -> set[str]:
-    """New names of shared memory that stay; those of other programs come and go."""
-    suspects = shared_names() - before
+    """New names of shared memory that stay.
+
+    Other programs, such as tests beside this one, have names of their own, with their numbers in
+    them; while they live these are not left behind.
+    """
+    suspects = {name for name in shared_names() - before if not _is_of_another(name)}
     wait_until(lambda: not suspects & shared_names(), within_s)
     return suspects & shared_names()
+
+
+def _is_of_another(name: str) -> bool:
+    """Whether a living program other than this one has made it."""
+    number = re.search(r"shoal-(\d+)-", name)
+    return (
+        number is not None and int(number[1]) != os.getpid() and psutil.pid_exists(int(number[1]))
+    )

@@ -300,7 +300,9 @@ def steps_with_kills(envs: shoal.VectorEnv, kills: int, every: int) -> int:
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    """What was said about replays; that something was rebuilt is said each time."""
+    texts = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    return [text for text in texts if "could not be replayed" in text]
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])

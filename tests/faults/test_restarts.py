@@ -319,3 +319,15 @@ def test_observations_that_were_handed_out_stay_as_they_were(copy: bool) -> None
         kill_worker(envs, 1)
         envs.step(np.zeros(4, dtype=np.int64))
         assert_same(handed_out.copy(), kept)
+
+
+def test_every_recovery_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    with make("next_step") as envs:
+        envs.reset(seed=0)
+        for count in range(1, 4):
+            kill_worker(envs, 1)
+            envs.step(np.zeros(NUM_ENVS, dtype=np.int64))
+            told = [text for text in caplog.messages if "Restarted within" in text]
+            assert len(told) == count
+            assert "worker 1" in told[-1]
+            assert "SIGKILL" in told[-1]
