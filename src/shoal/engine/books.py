@@ -81,6 +81,46 @@ class Books:
             everyone = len(stepped) == self.num_envs and not landed[0][1].sent
             self._record_step(None if everyone else stepped, objects, witness)
 
+    def record_again(self, landed: Sequence[tuple[Seat, Flight]]) -> None:
+        """As `record`, after one that was broken off somewhere in its middle.
+
+        How many steps the journal holds is not known then, so nobody is rebuilt from it.
+        """
+        for seat, flight in landed:
+            command = flight.command
+            if type(command) is Step:
+                ids = [i for i in flight.sent or seat.env_ids if i not in flight.failed]
+                asked = self.rows.asked[ids].astype(np.int64) - 1
+                self._record_step_again(ids, command.slot if command.everyone else asked)
+            elif type(command) is Reset:
+                ids = [i for i in command.slots if i not in flight.failed]
+                self.slots.put(ids, [command.slots[i] for i in ids])
+                self.journal.begin([i for i in command.args if i in ids], command.args)
+                self.resets_next[ids] = False
+                self.distrust(ids)
+
+    def _record_step_again(self, env_ids: Sequence[int], slots: Any) -> None:
+        self.slots.put(env_ids, slots)
+        ended = self.rows.terminations[slots, env_ids] | self.rows.truncations[slots, env_ids]
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self.resets_next[env_ids] = ended
+            self._any_resets_next = bool(self.resets_next.any())
+        for env_id, has_ended in zip(env_ids, ended.tolist(), strict=True):
+            entry = self.journal.entries[env_id]
+            if self.mode is AutoresetMode.SAME_STEP:
+                has_begun = has_ended
+            else:
+                has_begun = not has_ended and (entry.is_over or entry.is_fresh)
+            if has_begun:  # and that may not have been written down
+                self.journal.begin([env_id])
+            else:
+                entry.is_over = has_ended
+        self.distrust(env_ids)
+
+    def distrust(self, env_ids: Sequence[int]) -> None:
+        """What these have done is not on record, or not as it was."""
+        self.journal.distrust(env_ids)
+
     def _record_reset(self, command: Reset, failed: set[int], witness: Witness) -> None:
         done = [env_id for env_id in command.args if env_id not in failed]
         if len(done) == self.num_envs:

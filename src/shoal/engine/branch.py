@@ -37,6 +37,7 @@ def branch(pool: Pool, env_id: int, into_ids: Sequence[int]) -> None:
         )
         for target, slot in slots.items()
     }
+    books.distrust(into_ids)  # until all is written down
     problems = {}
     for seat, part in pool.by_seat(how):
         problems.update(pool.ask(seat, Restore(part)))

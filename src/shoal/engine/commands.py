@@ -176,6 +176,8 @@ class Release:
     """Close these environments and forget them."""
 
     env_ids: Sequence[int]
+    others: bool = False
+    """Whether it is all others that go."""
 
 
 @dataclass(slots=True)

@@ -188,6 +188,11 @@ class Journal:
             else:
                 entry.attributes[name] = value
 
+    def distrust(self, env_ids: Sequence[int]) -> None:
+        """Steps of these may be missing here, or be here twice: until their next episodes begin
+        they cannot be rebuilt from this."""
+        self._is_whole[list(env_ids)] = False
+
     def _make_room(self) -> None:
         """Lengthen the ring, or, where it is as long as it may be, give up what is too long."""
         times = self._all_times()

@@ -15,7 +15,10 @@ from shoal.errors import ConfigError
 
 
 class Memory:
-    """A block of memory behind a descriptor, which processes may inherit or be sent."""
+    """A block of memory behind a descriptor, which processes may inherit or be sent.
+
+    The descriptor goes with this object, if it was not closed before.
+    """
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -53,5 +56,7 @@ class Memory:
     def close(self) -> None:
         """Give up the descriptor; what is mapped stays."""
         if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+
+    __del__ = close

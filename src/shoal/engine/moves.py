@@ -31,7 +31,8 @@ def carry_out(pool: Pool, env_ids: Iterable[int]) -> None:
             way = ways.setdefault((source.index, target.index), (source, target, []))
             way[2].append(env_id)
     for source, target, ids in ways.values():
-        _move(pool, source, target, ids)
+        with pool.rearranging():
+            _move(pool, source, target, ids)
 
 
 def set_apart(pool: Pool, slow: set[int]) -> None:

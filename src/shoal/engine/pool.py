@@ -8,13 +8,14 @@ is *sent* from `send` until `recv` hands out its result, and nothing else may be
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -44,7 +45,7 @@ from shoal.engine.incident import leave_construction
 from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
 from shoal.engine.recycle import recycle
-from shoal.engine.resize import resize
+from shoal.engine.resize import put_in_order, rearrange, resize
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.supervisor import Supervisor
@@ -83,6 +84,11 @@ def exclusive(method: Callable[Concatenate[Pool, P], R]) -> Callable[Concatenate
             )
         try:
             return method(self, *args, **kwargs)
+        except Exception:
+            raise
+        except BaseException:
+            self._is_in_order = False
+            raise
         finally:
             self._busy.release()
 
@@ -179,11 +185,13 @@ class Pool:
         self._num_sent = 0
         self._pace = Pace(self.num_envs)
         self._troubles: list[Exception] = []
-        self._busy = threading.Lock()
+        self._busy = threading.RLock()  # whoever was interrupted while taking it may go on
         self.wishes: dict[int, Seat] = {}
         """Where environments are to move, between two of their episodes."""
         self.settled: set[int] = set()
         """Environments that cannot move."""
+        self._is_in_order = True
+        """Whether every worker has just the environments, rows and columns that it should have."""
 
     # --- all together: start, finish, read --------------------------------------------------
 
@@ -287,17 +295,24 @@ class Pool:
         self._begun = time.perf_counter()
         for seat, command in commands:
             try:
-                self._traffic.launch(seat, command)
+                self._launch(seat, command)
             except Exception:  # Ctrl-C does not wait: what was launched is settled by the next call
                 self._settle()
                 raise
+
+    def _launch(self, seat: Seat, command: Command, sent: Sequence[int] = ()) -> None:
+        try:
+            self._traffic.launch(seat, command, sent)
+        except BaseException:
+            self._is_in_order = False  # columns may have been told to nobody
+            raise
 
     def _free(self, seats: Iterable[Seat]) -> None:
         """Wait for what these are at, and land it."""
         for seat in seats:
             if seat.flight is not None:
                 self._traffic.has_answered(seat, None)
-                self._land(seat)
+                self._land([seat])
 
     def await_started(self, timeout_s: float | None) -> bool:
         """Whether all workers have answered, waiting at most so long."""
@@ -341,6 +356,30 @@ class Pool:
             self._finish()
             self.books.reader.forget()
             self._troubles.clear()
+        if not self._is_in_order:
+            self._put_in_order()
+
+    @contextlib.contextmanager
+    def rearranging(self) -> Iterator[None]:
+        """Environments or rows change hands; if that is broken off, the next call puts it right."""
+        try:
+            yield
+        except BaseException:
+            self._is_in_order = False
+            raise
+
+    def _put_in_order(self) -> None:
+        """Whatever was broken off before: let every worker have what is its own, and only that."""
+        self._is_in_order = True
+        with self.rearranging():
+            put_in_order(self)
+
+    def waiting(self) -> set[int]:
+        """Environments that were sent and that no worker is at."""
+        self._ready &= self._sent
+        self._num_sent = int(np.count_nonzero(self._sent))
+        flying = {i for seat in self.seats if seat.flight is not None for i in seat.flight.sent}
+        return set(np.flatnonzero(self._sent & ~self._ready).tolist()) - flying
 
     def _started(self) -> list[Seat]:
         """Seats whose flights belong to a call for all, not to `send`."""
@@ -348,14 +387,15 @@ class Pool:
 
     def _finish(self) -> dict[int, Any]:
         seats, results = self._started(), {}
+        flights = [seat.flight for seat in seats if seat.flight is not None]
         self._traffic.await_all(seats)
-        landed = [(seat, self._land(seat)) for seat in seats]
-        for seat, flight in landed:
+        self._land(seats)
+        for flight in flights:
             for reply in flight.replies:
                 results.update(reply.results)
+        for seat in seats:
             if seat.queued:
                 self._dispatch(seat)
-        self.books.record(landed, self.supervisor)
         return results
 
     # --- first come, first served -----------------------------------------------------------
@@ -368,9 +408,11 @@ class Pool:
         if self.together > 1:
             self._check_together(env_ids)
         objects = self.books.actions.write(env_ids, actions, self.books.resets_next)
+        for env_id in self._action_objects.keys() & set(env_ids):
+            del self._action_objects[env_id]
         self._action_objects.update(objects or {})
         self._sent[list(env_ids)] = True
-        self._num_sent += len(env_ids)
+        self._num_sent = int(np.count_nonzero(self._sent))
         for seat, ids in self.by_seat(dict.fromkeys(env_ids)):
             seat.queued.extend(ids)
             if seat.flight is None:
@@ -380,6 +422,7 @@ class Pool:
     def recv(self, min_envs: int | None, timeout_s: float | None) -> Batch:
         """Everything that is ready, once at least `min_envs` are; TimeoutError loses nothing."""
         self._check_open("recv")
+        self._settle()
         if self._num_sent == 0:
             raise ContractError("recv: nothing was sent. Call send(actions, env_ids) first.")
         min_envs = self._num_sent if min_envs is None else min_envs
@@ -394,8 +437,9 @@ class Pool:
         finally:
             self.wait_s += time.perf_counter() - begun
         ids = np.flatnonzero(self._ready)
-        self._ready[ids] = self._sent[ids] = False
-        self._num_sent -= len(ids)
+        self._sent[ids] = False
+        self._ready[ids] = False
+        self._num_sent = int(np.count_nonzero(self._sent))
         return self.step_results(ids.tolist())
 
     def outstanding(self) -> Array:
@@ -406,7 +450,7 @@ class Pool:
         while True:
             for seat in list(self.seats):
                 if seat.flight is not None and self._traffic.has_answered(seat, 0.0):
-                    self._land(seat)
+                    self._land([seat])
                     if not self._troubles:
                         self._move_from(seat)
                     self._dispatch(seat)
@@ -446,15 +490,32 @@ class Pool:
         self.books.rows.asked[list(seat.env_ids)] = 0
         self.books.rows.asked[ids] = [1 + slot for slot in slots]
         waiting = self._action_objects
-        objects = {i: waiting.pop(i) for i in ids if i in waiting} if waiting else None
-        self._traffic.launch(seat, self._step_command(seat, slots[0], objects, everyone=False), ids)
+        objects = {i: waiting[i] for i in ids if i in waiting} if waiting else None
+        self._launch(seat, self._step_command(seat, slots[0], objects, everyone=False), ids)
 
     # --- one command at a time per worker ---------------------------------------------------
 
-    def _land(self, seat: Seat) -> Flight:
-        """Take what a worker has answered; what went wrong is kept for later."""
-        flight, seat.flight = seat.flight, None
-        assert flight is not None
+    def _land(self, seats: Sequence[Seat]) -> None:
+        """Take what workers have answered and write it down; what went wrong is kept for later.
+
+        A flight is over when all of that is done: what Ctrl-C breaks off here is done once more.
+        """
+        landed = [(seat, seat.flight) for seat in seats if seat.flight is not None]
+        is_again = any(flight.is_half_recorded for _, flight in landed)
+        for seat, flight in landed:
+            flight.is_half_recorded = True
+            self._take_in(seat, flight)
+        if is_again:
+            self._is_in_order = False
+            self.books.record_again(landed)
+        else:
+            self.books.record(landed, self.supervisor)
+        for seat, flight in landed:
+            if flight.sent:
+                self._come_back(flight)
+            seat.flight = None
+
+    def _take_in(self, seat: Seat, flight: Flight) -> None:
         if flight.trouble is not None:
             self._troubles.append(flight.trouble)
             if not flight.failed:  # the worker itself is lost
@@ -466,16 +527,16 @@ class Pool:
             failures = reply.failures
             self._troubles += [self.supervisor.error_of(seat, flight, one) for one in failures]
             flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
-        if flight.sent:
-            self.books.record([(seat, flight)], self.supervisor)
-            if len(self.seats) > 1 and self.together == 1:
-                self._watch_pace(flight)
-            self._ready[[i for i in flight.sent if i not in flight.failed]] = True
         given_up = [env_id for env_id in flight.failed if self._sent[env_id]]
         if given_up:
             self._sent[given_up] = self._ready[given_up] = False
-            self._num_sent -= len(given_up)
-        return flight
+            self._num_sent = int(np.count_nonzero(self._sent))
+
+    def _come_back(self, flight: Flight) -> None:
+        """Steps that were sent can be received."""
+        if len(self.seats) > 1 and self.together == 1:
+            self._watch_pace(flight)
+        self._ready[[i for i in flight.sent if i not in flight.failed]] = True
 
     def _watch_pace(self, flight: Flight) -> None:
         is_time = self._pace.note(self.books.rows, [*flight.sent])
@@ -576,7 +637,12 @@ class Pool:
         """Have so many environments and workers; new environments are still to be reset."""
         self._check_idle(None, "resize")
         self._settle()
-        resize(self, num_envs, num_workers)
+        try:
+            resize(self, num_envs, num_workers)
+        except Exception:
+            self._settle()
+            rearrange(self)
+            raise
 
     @exclusive
     def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
@@ -599,10 +665,14 @@ class Pool:
         index = next(k for k in range(len(taken) + 1) if k not in taken)
         (worker,) = self._crew.launch([Build(self.plan.assign(index, ()))])
         seat = Seat(index, worker, ())
-        self.seats.append(seat)
-        self._first_answer(seat)
-        worker.put(Attach(self.books.rows, self.books.reader.columns()))
-        self._first_answer(seat)
+        try:
+            self._first_answer(seat)
+            worker.put(Attach(self.books.rows, self.books.reader.columns()))
+            self._first_answer(seat)
+            self.seats.append(seat)
+        except BaseException:
+            self._crew.dismiss(worker)
+            raise
         return seat
 
     def remove(self, seat: Seat) -> None:

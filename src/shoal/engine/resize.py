@@ -25,17 +25,32 @@ def resize(pool: Pool, num_envs: int, num_workers: int) -> None:
     """
     _check(pool, num_envs)
     kept = min(num_envs, pool.num_envs)
-    _keep_envs(pool, kept)
-    _change_size(pool, num_envs, num_workers)
-    _meet_seats(pool, num_workers)
-    try:
+    with pool.rearranging():
+        pool.owner = pool.owner[:kept]
+        pool.plan = pool.supervisor.plan = replace(pool.plan, num_workers=num_workers)
+        put_in_order(pool, num_envs)
+        _meet_seats(pool, num_workers)
         _build_envs(pool, range(kept, num_envs))
-    except BaseException:
-        _keep_envs(pool, kept)
-        _change_size(pool, kept, num_workers)
-        raise
-    finally:
-        _rearrange(pool)
+        rearrange(pool)
+
+
+def put_in_order(pool: Pool, num_envs: int | None = None) -> None:
+    """Let every worker have the environments that are its, and no other, and everyone's rows.
+
+    With `num_envs` there are rows for more environments than there are yet. Whatever was broken off
+    before, this puts it right: who has which environment is decided by `pool.owner` alone.
+    """
+    num_envs = len(pool.owner) if num_envs is None else num_envs
+    pool.plan = pool.supervisor.plan = replace(pool.plan, num_envs=num_envs)
+    if num_envs != pool.books.num_envs or num_envs != pool.num_envs:
+        pool.adopt(pool.books.resized(pool.plan, pool.make_rows(num_envs)))
+    waiting = pool.waiting()
+    for seat in pool.seats:
+        seat.env_ids = [i for i, owner in enumerate(pool.owner) if owner is seat]
+        seat.queued = [i for i in seat.env_ids if i in waiting]
+        seat.news.clear()
+        pool.ask(seat, Release(seat.env_ids, others=True))
+        pool.ask(seat, Attach(pool.books.rows, pool.books.reader.columns()))
 
 
 def _check(pool: Pool, num_envs: int) -> None:
@@ -49,28 +64,6 @@ def _check(pool: Pool, num_envs: int) -> None:
             f"resize: num_envs is {num_envs}, but the list holds {len(pool.plan.factories)} "
             "factories, one for each environment."
         )
-
-
-def _keep_envs(pool: Pool, num_envs: int) -> None:
-    """Let go of all environments from this number on."""
-    for seat in pool.seats:
-        gone = [env_id for env_id in seat.env_ids if env_id >= num_envs]
-        if gone:
-            seat.env_ids = [env_id for env_id in seat.env_ids if env_id < num_envs]
-            pool.ask(seat, Release(gone))
-    pool.owner = pool.owner[:num_envs]
-
-
-def _change_size(pool: Pool, num_envs: int, num_workers: int) -> None:
-    """Give everyone rows of the new length, with what was in the old ones."""
-    pool.plan = replace(pool.plan, num_envs=num_envs, num_workers=num_workers)
-    pool.supervisor.plan = pool.plan
-    if num_envs == pool.num_envs:
-        return
-    pool.adopt(pool.books.resized(pool.plan, pool.make_rows(num_envs)))
-    for seat in pool.seats:
-        seat.news.clear()
-        pool.ask(seat, Attach(pool.books.rows, pool.books.reader.columns()))
 
 
 def _meet_seats(pool: Pool, num_workers: int) -> None:
@@ -97,7 +90,7 @@ def _build_envs(pool: Pool, env_ids: range) -> None:
     pool.owner += [targets[i] for i in env_ids]
 
 
-def _rearrange(pool: Pool) -> None:
+def rearrange(pool: Pool) -> None:
     """Let everyone move to its seat, now or when its episode has ended."""
     targets = enumerate(_targets(pool))
     pool.wishes = {i: seat for i, seat in targets if pool.owner[i] is not seat}

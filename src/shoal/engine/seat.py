@@ -29,6 +29,8 @@ class Flight:
     was_retried: bool = False
     failed: set[int] = field(default_factory=set)
     """The environments for which it came to nothing."""
+    is_half_recorded: bool = False
+    """Whether writing down what it came to has begun; it ends with the flight."""
 
     def start_over(self) -> None:
         """Forget what was answered: the command will be carried out again, for everyone."""

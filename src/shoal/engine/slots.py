@@ -55,6 +55,12 @@ class Slots:
             self._each = np.full(self._num_envs, self.common, dtype=np.int64)
         self._each[env_ids] ^= 1
 
+    def put(self, env_ids: Sequence[int], slots: Sequence[int]) -> None:
+        """The latest results of these environments are there, whatever was known before."""
+        if self._each is None:
+            self._each = np.full(self._num_envs, self.common, dtype=np.int64)
+        self._each[env_ids] = slots
+
     def together(self) -> int:
         """Bring all results into one slot, and not the one that may have been handed out last."""
         if self._each is not None:

@@ -239,7 +239,9 @@ class Supervisor:
         how = self.books.replay_of(env_id)
         if how is None and not self.books.journal.entries[env_id].is_fresh:
             limit = self.plan.policy.replay_limit_steps
-            self._warn({env_id: f"its episode is longer than replay_limit_steps ({limit})"})
+            is_long = self.books.journal.length(env_id) >= limit
+            why = f"is longer than replay_limit_steps ({limit})" if is_long else "was interrupted"
+            self._warn({env_id: f"its episode {why}"})
         return how
 
     def restart_of(self, env_id: int) -> Recovery:

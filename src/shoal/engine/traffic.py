@@ -21,8 +21,19 @@ class Traffic:
         self._supervisor = supervisor
 
     def launch(self, seat: Seat, command: Command, sent: Sequence[int] = ()) -> None:
-        seat.worker.put(command)
-        seat.flight = Flight(command, sent)
+        """Hand a command to a worker that has none. Nothing is under way if that is refused."""
+        try:
+            seat.flight = Flight(command, sent)
+            seat.worker.put(command)
+        except Exception:
+            seat.flight = None
+            raise
+        except BaseException:  # Ctrl-C: the next call waits for what may be under way
+            if not seat.worker.break_off():
+                seat.flight = None
+                if seat.worker.local_envs():  # then one of them may have been in a step
+                    self._supervisor.books.distrust(seat.env_ids)
+            raise
 
     def await_all(self, seats: Sequence[Seat]) -> None:
         """Wait for all of these, looking after each of them all the time."""
@@ -60,7 +71,7 @@ class Traffic:
         except Exception as trouble:
             flight.trouble, flight.landed = trouble, True
             return True
-        if reply is not None:
+        if reply is not None and not any(reply is known for known in flight.replies):
             flight.replies.append(reply)
             if reply.failures:
                 flight.recovery = self._supervisor.mend(seat, reply)

@@ -160,11 +160,12 @@ class Share:
 
     def release(self, command: Release) -> None:
         """Let go of environments; of those that are here, at least."""
-        for cell in dict.fromkeys(self._cell_of.get(env_id) for env_id in command.env_ids):
-            if cell is not None:
-                self._guarded(cell, "close", cell.env.close)
-                for env_id in cell.env_ids:
-                    del self._cell_of[env_id]
+        here, told = set(self._cell_of), set(command.env_ids)
+        leaving = here - told if command.others else here & told
+        for cell in dict.fromkeys(self._cell_of[env_id] for env_id in sorted(leaving)):
+            self._guarded(cell, "close", cell.env.close)
+            for env_id in cell.env_ids:
+                del self._cell_of[env_id]
         self._arrange()
 
     def _watch(self, step: int) -> None:

@@ -162,7 +162,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         try:
             pool.resize(envs, workers)
         finally:
-            self._set_num_envs(pool.num_envs)
+            self._set_num_envs(len(pool.owner))
         fresh = list(range(before, self.num_envs))
         if not fresh:
             return pool.reset_results([])

@@ -41,11 +41,14 @@ class Worker(Protocol):
     def put(self, command: Command) -> None:
         """Hand over a command and return."""
 
+    def break_off(self) -> bool:
+        """A `put` was interrupted halfway: whether there is an answer, or a death, to wait for."""
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether it has answered, waiting at most so long; raises where it never will."""
 
     def take(self) -> Reply | None:
-        """The answer, once `wait` said there is one."""
+        """The answer, once `wait` said there is one; the same one until the next `put`."""
 
     def at(self) -> Place:
         """What it is at, or was when it ended."""

@@ -26,12 +26,14 @@ class SerialWorker:
         self._reply = execute(command, self._share)
         self._share.rest()
 
+    def break_off(self) -> bool:
+        return False
+
     def wait(self, timeout_s: float | None = None) -> bool:
         return True
 
     def take(self) -> Reply | None:
-        reply, self._reply = self._reply, None
-        return own(reply) if reply is not None else None
+        return own(self._reply) if self._reply is not None else None
 
     def at(self) -> Place:
         return place_of(self._share.mark)

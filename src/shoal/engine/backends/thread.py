@@ -50,9 +50,9 @@ class ThreadWorker:
         self._command: Command | None = None
         self._reply: Reply | None = None
         self._failures: list[Failure] = []
-        self._num_asked = self._num_answered = 0
-        """What counts as an answer is their number, not a signal: a signal goes with a wait that is
-        interrupted just when it comes."""
+        self._num_asked = self._num_begun = self._num_answered = self._num_taken = 0
+        """What there is to do or to take is said by these numbers, not by a signal: a signal goes
+        with a wait that is interrupted just when it comes, or comes twice."""
         self._thread = threading.Thread(
             target=self._run, name=f"shoal-worker-{number}", daemon=True
         )
@@ -69,7 +69,9 @@ class ThreadWorker:
         self._failures = self._share.close()
 
     def get(self) -> Command | None:
-        self._go.wait()
+        while self._num_begun == self._num_asked:
+            self._go.wait()
+        self._num_begun += 1
         return self._command
 
     def answer(self, reply: Reply | None) -> None:
@@ -83,6 +85,10 @@ class ThreadWorker:
         self._command = command
         self._num_asked += 1
         self._go.set()
+
+    def break_off(self) -> bool:
+        self._go.set()
+        return self._num_asked != self._num_taken
 
     def wait(self, timeout_s: float | None = None) -> bool:
         if self._error is None and not self._has_answered(timeout_s):
@@ -106,8 +112,8 @@ class ThreadWorker:
         return False
 
     def take(self) -> Reply | None:
-        reply, self._reply = self._reply, None
-        return own(reply) if reply is not None else None
+        self._num_taken = self._num_asked
+        return own(self._reply) if self._reply is not None else None
 
     def at(self) -> Place:
         return place_of(self._share.mark)
@@ -123,6 +129,7 @@ class ThreadWorker:
 
     def end(self) -> None:
         self._command = None
+        self._num_asked += 1
         self._go.set()
 
     def close(self, deadline: float) -> list[Failure]:

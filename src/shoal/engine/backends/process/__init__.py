@@ -19,6 +19,7 @@ import logging
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
@@ -67,7 +68,8 @@ class ProcessBackend:
         self._terms = terms
         self.start_method = _start_method(terms.start_method)
         self._signals, self._store = Memory.create(), Store()
-        self._rows: Memory | None = None
+        self._memories: weakref.WeakSet[Memory] = weakref.WeakSet()
+        """Those of all rows that are still in use."""
         self._server: Server | None = None
         self._header: Header | None = None
         self._bell: Semaphore | None = None
@@ -171,15 +173,10 @@ class ProcessBackend:
 
     def make_rows(self, shape: RowShape) -> Rows:
         memory = Memory.create()
-        try:
-            memory.resize(shape.nbytes())
-            rows = Rows(shape, memory.view())
-        except BaseException:
-            memory.close()
-            raise
-        if self._rows is not None:
-            self._rows.close()
-        self._rows = rows.memory = memory
+        memory.resize(shape.nbytes())
+        rows = Rows(shape, memory.view())
+        rows.memory = memory
+        self._memories.add(memory)
         return rows
 
     def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
@@ -197,9 +194,8 @@ class ProcessBackend:
         if self._server is not None:
             self._server.close()
             self._server = None
-        for memory in (self._signals, self._store.memory, self._rows):
-            if memory is not None:
-                memory.close()
+        for memory in (self._signals, self._store.memory, *self._memories):
+            memory.close()
 
 
 def _check_descriptors(num_workers: int) -> None:

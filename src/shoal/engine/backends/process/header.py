@@ -5,8 +5,12 @@ from __future__ import annotations
 from shoal.engine.signals import SEMAPHORE_BYTES
 
 WORDS = 16
-OP, SLOT, HAS_REPLY, BUSY_NS, RESIDENT_KB, ANSWERED = range(4, 10)
-"""Words of a worker; the first ones are its mark."""
+OP, SLOT, HAS_REPLY, BUSY_NS, RESIDENT_KB, ASKED, ANSWERED = range(4, 11)
+"""Words of a worker; the first ones are its mark.
+
+ASKED and ANSWERED count commands, and these numbers say what there is to do; a semaphore only wakes
+whoever waits. A signal that goes with an interrupted wait, or comes twice, changes nothing.
+"""
 STEP_ALL, STEP_SOME, MESSAGE, END = range(4)
 """What the word OP says: the kinds of command."""
 LISTENING = 0

@@ -18,6 +18,7 @@ import cloudpickle
 from shoal.engine import launch
 from shoal.engine.backends.process.header import (
     ANSWERED,
+    ASKED,
     BUSY_NS,
     END,
     HAS_REPLY,
@@ -125,13 +126,20 @@ class SignalChannel:
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        while not self._go.wait(self._order.spin_s, _IDLE_PARK_S):
-            if os.getppid() != self._parent_pid:
-                os._exit(1)
-        op = self._words[OP]
+        words = self._words
+        while True:
+            if not self._go.wait(self._order.spin_s, _IDLE_PARK_S):
+                if os.getppid() != self._parent_pid:
+                    os._exit(1)
+                continue
+            op = words[OP]
+            if op == END:
+                return None
+            if words[ASKED] != words[ANSWERED]:
+                break
         if op == MESSAGE:
             return self._unwrapped(pickle.loads(self._pipe.recv_bytes()))
-        return None if op == END else self._steps[op][self._words[SLOT]]
+        return self._steps[op][words[SLOT]]
 
     def _unwrapped(self, message: Any) -> Command:
         if type(message) is BuildMessage:

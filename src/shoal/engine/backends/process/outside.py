@@ -20,6 +20,7 @@ import cloudpickle
 from shoal.engine.backends import Terms
 from shoal.engine.backends.process.header import (
     ANSWERED,
+    ASKED,
     BUSY_NS,
     END,
     HAS_REPLY,
@@ -158,13 +159,16 @@ class ProcessWorker:
         self._spin_s = signals.spin_s
         self._env_ids = tuple(assignment.ids())
         self._deadline: float | None = time.monotonic() + terms.start_timeout_s
-        self._asked = int(isinstance(child, ForkedChild))  # which knows its first command
-        """Commands so far. What counts as an answer is their number, not a signal: a signal goes
-        with a wait that is interrupted just when it comes."""
+        self._words[ASKED] = int(isinstance(child, ForkedChild))  # which knows its first command
+        self._taken = 0
+        """The command whose reply was taken last."""
+        self._reply: Reply | None = None
 
     def introduce(self, order: Order) -> None:
         """Tell it how it is to work."""
-        with contextlib.suppress(OSError):  # a death is noticed by whoever waits for the answer
+        with contextlib.suppress(
+            ConnectionError
+        ):  # a death is noticed by whoever waits for the answer
             self._pipe.send_bytes(dump(order))
 
     def put(self, command: Command) -> None:
@@ -172,7 +176,7 @@ class ProcessWorker:
         if type(command) is Step and command.is_light:
             words[SLOT] = command.slot
             words[OP] = STEP_ALL if command.everyone else STEP_SOME
-            self._asked += 1
+            words[ASKED] += 1
             self._go.release()
         elif type(command) is Build:
             self.put_build(command, self._pack(command.assignment.factories))
@@ -180,7 +184,9 @@ class ProcessWorker:
             self._put_attach(command)
         else:
             if type(command) is Release:
-                self._env_ids = tuple(i for i in self._env_ids if i not in command.env_ids)
+                told = set(command.env_ids)
+                kept = (i for i in self._env_ids if (i in told) is command.others)
+                self._env_ids = tuple(kept)
             self._send(cloudpickle.dumps(command, protocol=5))
 
     def put_build(self, command: Build, factories: Parcel) -> None:
@@ -193,15 +199,26 @@ class ProcessWorker:
         rows = command.rows
         assert rows.memory is not None
         self._send(cloudpickle.dumps(AttachMessage(rows.shape, tuple(command.columns)), protocol=5))
-        with contextlib.suppress(OSError), _socket_of(self._pipe) as carrier:
+        with contextlib.suppress(ConnectionError), _socket_of(self._pipe) as carrier:
             socket.send_fds(carrier, [b"."], [rows.memory.fd])
 
     def _send(self, payload: bytes) -> None:
         self._words[OP] = MESSAGE
-        self._asked += 1
+        self._words[ASKED] += 1
         self._go.release()
-        with contextlib.suppress(OSError):  # a death is noticed by whoever waits for the answer
+        with contextlib.suppress(
+            ConnectionError
+        ):  # a death is noticed by whoever waits for the answer
             self._pipe.send_bytes(payload)
+
+    def break_off(self) -> bool:
+        if self._words[ASKED] == self._taken:
+            return False
+        if self._words[OP] == MESSAGE:
+            self._child.kill()  # half a message may be on its way: there is no other way back
+        else:
+            self._go.release()
+        return True
 
     def wait(self, timeout_s: float | None = None) -> bool:
         done = self._done
@@ -223,7 +240,7 @@ class ProcessWorker:
                 return False
 
     def _has_answered(self) -> bool:
-        return bool(self._words[ANSWERED] == self._asked)
+        return bool(self._words[ANSWERED] == self._words[ASKED])
 
     def _check(self) -> bool:
         """Raise if this worker will never answer; True if it did so at the last moment."""
@@ -242,15 +259,28 @@ class ProcessWorker:
         return False
 
     def take(self) -> Reply | None:
-        if not self._words[HAS_REPLY]:
-            return None
-        reply: Reply = pickle.loads(self._receive())
-        if reply.built is not None:
-            self._signals.unlink()
-            self._env_ids = tuple(sorted({*self._env_ids, *reply.built.env_ids}))
-        for record in reply.logs:
-            _relog(record)
-        return reply
+        if self._taken != self._words[ASKED]:
+            self._reply = None
+            if self._words[HAS_REPLY]:
+                self._read()
+            self._taken = self._words[ASKED]
+        return self._reply
+
+    def _read(self) -> None:
+        try:
+            reply: Reply = pickle.loads(self._receive())
+            if reply.built is not None:
+                self._signals.unlink()
+                self._env_ids = tuple(sorted({*self._env_ids, *reply.built.env_ids}))
+            for record in reply.logs:
+                _relog(record)
+            self._reply = reply
+        except Exception:
+            self._taken = self._words[ASKED]  # whatever it was, it has been read
+            raise
+        except BaseException:
+            self._child.kill()  # Ctrl-C: part of the reply may be lost, and with it who gave it
+            raise
 
     def at(self) -> Place:
         return place_of(self._words)
