@@ -13,6 +13,7 @@ it went, it takes all workers and their children with it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import selectors
@@ -21,23 +22,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from shoal.engine import launch
 from shoal.engine.launch import ONE_THREAD, Outfit, become_worker
 from shoal.engine.machine import is_portable
+from shoal.engine.output import Stream, Target
 from shoal.engine.zygote import Zygote, start_interpreter
 from shoal.errors import WorkerDied, WorkerTimeout
 
-_LINE_LIMIT_BYTES = 1 << 16
-_TAIL_LINES = 60
-_TAIL_BYTES = 8192
-"""Last words are cut, so that reporting them never has to wait for a reader."""
 _WATCH_PARENT_S = 0.5
+_LAST_OUTPUT_S = 1.0
+"""How long the end of the server is held up for what workers have printed."""
 
 
 class Server:
@@ -149,49 +148,9 @@ def _start_server(control_fd: int) -> subprocess.Popen[bytes]:
 
 
 @dataclass
-class _Output:
-    """One stream of one worker, passed on line by line with the worker's number."""
-
-    fd: int
-    target: int
-    prefix: bytes
-    rest: bytes = b""
-    tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))
-
-    def pump(self) -> int | None:
-        """Pass on what is there; how much that was, and None at the end of the stream."""
-        try:
-            data = os.read(self.fd, _LINE_LIMIT_BYTES)
-        except BlockingIOError:
-            return 0
-        if not data:
-            return None
-        *lines, self.rest = (self.rest + data).split(b"\n")
-        if len(self.rest) > _LINE_LIMIT_BYTES:
-            lines, self.rest = [*lines, self.rest], b""
-        self._pass_on(lines)
-        return len(data)
-
-    def finish(self) -> None:
-        """Pass on all that is left and close."""
-        while self.pump():
-            pass
-        if self.rest:
-            self._pass_on([self.rest])
-        os.close(self.fd)
-
-    def _pass_on(self, lines: list[bytes]) -> None:
-        self.tail.extend(lines)
-        text = b"".join(self.prefix + line + b"\n" for line in lines)
-        with contextlib.suppress(OSError):
-            while text:
-                text = text[os.write(self.target, text) :]
-
-
-@dataclass
 class _Child:
     pid: int
-    outputs: tuple[_Output, _Output]
+    streams: list[Stream]
 
 
 class _Nursery:
@@ -203,13 +162,14 @@ class _Nursery:
         self._parent_pid = parent_pid
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._control, selectors.EVENT_READ, self._obey)
+        self._selector.register(self._control, selectors.EVENT_READ, lambda _: self._obey())
         self._wake_r, self._wake_w = os.pipe()
         for fd in (self._wake_r, self._wake_w):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._selector.register(self._wake_r, selectors.EVENT_READ, self._bury)
+        self._selector.register(self._wake_r, selectors.EVENT_READ, lambda _: self._bury())
+        self._targets = [Target(fd, self._selector) for fd in (1, 2)]
         self._fork = True
 
     def run(self) -> None:
@@ -227,8 +187,8 @@ class _Nursery:
         self._fork = hello["fork"] and _thread_count() == 1
         try:
             while os.getppid() == self._parent_pid:
-                for key, _ in self._selector.select(_WATCH_PARENT_S):
-                    key.data()
+                for key, mask in self._selector.select(_WATCH_PARENT_S):
+                    key.data(mask)
         except (EOFError, OSError):
             pass  # the caller has closed the control socket, or is gone
 
@@ -249,12 +209,14 @@ class _Nursery:
         pid = self._fork_worker(outfit, reading) if self._fork else _spawn_worker(outfit)
         for fd in (*outfit.fds, *outputs_w):
             os.close(fd)
-        prefix = f"[worker {number}] ".encode()
-        outputs = tuple(_Output(r, target, prefix) for target, (r, _) in enumerate(pipes, start=1))
-        for output in outputs:
-            os.set_blocking(output.fd, False)
-            self._selector.register(output.fd, selectors.EVENT_READ, lambda o=output: self._pump(o))
-        self._children[pid] = _Child(pid, outputs)  # type: ignore[arg-type]
+        streams = [
+            Stream(fd, number, target) for fd, target in zip(reading, self._targets, strict=True)
+        ]
+        for stream in streams:
+            self._selector.register(
+                stream.fd, selectors.EVENT_READ, functools.partial(self._pump, stream)
+            )
+        self._children[pid] = _Child(pid, streams)
         pidfd = None if is_portable() else os.pidfd_open(pid)
         self._control.send(("started", pid, pidfd is not None))
         if pidfd is not None:
@@ -270,7 +232,8 @@ class _Nursery:
             self._selector.close()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            others = [o.fd for c in self._children.values() for o in c.outputs]
+            others = [stream.fd for child in self._children.values() for stream in child.streams]
+            others += [target.fd for target in self._targets if target.fd > 2]
             for fd in [self._wake_r, self._wake_w, *reading, *others]:
                 with contextlib.suppress(OSError):
                     os.close(fd)
@@ -280,9 +243,9 @@ class _Nursery:
         finally:
             os._exit(code)
 
-    def _pump(self, output: _Output) -> None:
-        if output.pump() is None:
-            self._selector.unregister(output.fd)
+    def _pump(self, stream: Stream, _: int) -> None:
+        if stream.pump() is None:
+            self._selector.unregister(stream.fd)
 
     def _bury(self) -> None:
         """Report the children that have ended; their own children end with them."""
@@ -294,12 +257,11 @@ class _Nursery:
             _kill_group(pid)
             _, status = os.waitpid(pid, 0)
             child = self._children.pop(pid)
-            for output in child.outputs:
+            for stream in child.streams:
                 with contextlib.suppress(KeyError):
-                    self._selector.unregister(output.fd)
-                output.finish()
-            tail = b"\n".join(child.outputs[1].tail)[-_TAIL_BYTES:].decode(errors="replace")
-            self._control.send(("exited", pid, status, tail))
+                    self._selector.unregister(stream.fd)
+                stream.finish()
+            self._control.send(("exited", pid, status, child.streams[1].last_words()))
 
     def close(self) -> None:
         """End all workers, pass on their last output, and let go of everything."""
@@ -308,8 +270,11 @@ class _Nursery:
         for child in self._children.values():
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child.pid, 0)
-            for output in child.outputs:
-                output.finish()
+            for stream in child.streams:
+                stream.finish()
+        deadline = time.monotonic() + _LAST_OUTPUT_S
+        for target in self._targets:
+            target.drain(deadline)
         self._selector.close()
         self._control.close()
         self._socket.close()
