@@ -187,7 +187,9 @@ class _Nursery:
         self._fork = hello["fork"] and _thread_count() == 1
         try:
             while os.getppid() == self._parent_pid:
-                for key, mask in self._selector.select(_WATCH_PARENT_S):
+                ready = self._selector.select(_WATCH_PARENT_S)
+                # Deaths come last: they close what the others may be about.
+                for key, mask in sorted(ready, key=lambda one: one[0].fd == self._wake_r):
                     key.data(mask)
         except (EOFError, OSError):
             pass  # the caller has closed the control socket, or is gone
