@@ -14,6 +14,8 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
+from shoal.engine.line import is_ready
+
 _LINE_LIMIT_BYTES = 1 << 16
 _MOST_WAITING_BYTES = 1 << 20
 _MOST_LAST_READS = 16
@@ -90,13 +92,6 @@ def _own(fd: int) -> int:
         return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
         return fd
-
-
-def is_ready(fd: int, event: int, timeout_s: float) -> bool:
-    """Wait until a descriptor is ready for this (or has failed), at most so long."""
-    poll = select.poll()
-    poll.register(fd, event)
-    return bool(poll.poll(max(0.0, timeout_s) * 1000.0))
 
 
 class Stream:

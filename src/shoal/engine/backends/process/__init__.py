@@ -149,7 +149,7 @@ class ProcessBackend:
         assert self._server is not None
         fds = (theirs.fileno(), self._signals.fd, self._store.memory.fd)
         deadline = time.monotonic() + self._terms.start_timeout_s
-        return Child(self._server, *self._server.start(number, fds, deadline))
+        return Child(self._server, number, fds, deadline)
 
     def _fork(self, order: Order, ours: Connection, theirs: Connection) -> ForkedChild:
         assert order.build is not None

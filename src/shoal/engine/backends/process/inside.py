@@ -184,11 +184,11 @@ def work(outfit: Outfit, order: Order | None) -> None:
     pipe, memory = Connection(outfit.channel_fd), Memory(outfit.signals_fd)
     header = Header(memory.view())
     memory.close()
-    order = order or pickle.loads(pipe.recv_bytes())
-    channel = SignalChannel(outfit, order, header, pipe)
-    channel.log_records = _collect_logs(order.log_level, outfit.number)
-    channel.share = share = Share(order.manner, header.words(outfit.number))
     try:
+        order = order or pickle.loads(pipe.recv_bytes())
+        channel = SignalChannel(outfit, order, header, pipe)
+        channel.log_records = _collect_logs(order.log_level, outfit.number)
+        channel.share = share = Share(order.manner, header.words(outfit.number))
         serve(channel, share)
     except (EOFError, ConnectionError):
         return  # the caller is gone, and there is nobody to tell
