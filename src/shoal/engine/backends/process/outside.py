@@ -78,7 +78,10 @@ class Child:
         return self._learn_exit(0.0) is None
 
     def kill(self) -> None:
-        self._server.kill(self._key)
+        if self._pidfd is not None:  # a server that is stopped or dead must not keep it alive
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._server.kill(self._key)  # and its children with it
 
     def outcome(self) -> Exit:
         """How it ended (a wait status), and its last words."""
@@ -132,12 +135,12 @@ class ForkedChild:
 class WorkerSignals:
     """The semaphores and words of one worker process, made for it alone."""
 
-    def __init__(self, header: Header, number: int, spin_s: float) -> None:
-        header.clear(number)
+    def __init__(self, header: Header, block: int, spin_s: float) -> None:
+        header.clear(block)
         portable = is_portable()
-        places = [None if portable else header.place(number, k) for k in (0, 1)]
+        places = [None if portable else header.place(block, k) for k in (0, 1)]
         self.go, self.done = (Semaphore.create(place) for place in places)
-        self.words, self.spin_s = header.words(number), spin_s
+        self.words, self.spin_s = header.words(block), spin_s
         self.words[MARK_PHASE] = PHASES.index("start")
 
     def names(self) -> tuple[str, ...]:
