@@ -131,7 +131,7 @@ def _fork_server(line: Line, fds: list[int]) -> None:
 
 
 def _become_server(fds: list[int], parent_pid: int) -> NoReturn:
-    from shoal.engine import server
+    from shoal.engine import nursery
 
     code = 1
     try:
@@ -140,7 +140,7 @@ def _become_server(fds: list[int], parent_pid: int) -> NoReturn:
         for target, fd in enumerate(outputs, start=1):
             os.dup2(fd, target)
             os.close(fd)
-        server.main(control_fd, parent_pid)
+        nursery.main(control_fd, parent_pid)
         code = 0
     finally:
         os._exit(code)

@@ -39,10 +39,11 @@ from shoal.engine.commands import Build, Factory
 from shoal.engine.launch import Outfit
 from shoal.engine.machine import free_descriptors, is_portable, usable_cores
 from shoal.engine.memory import Memory
+from shoal.engine.nursery import run_worker
 from shoal.engine.parcel import Parcel, Store, pack
 from shoal.engine.registry import registered
 from shoal.engine.rows import Rows, RowShape
-from shoal.engine.server import Server, run_worker
+from shoal.engine.server import Server
 from shoal.engine.signals import Semaphore
 from shoal.errors import ConfigError, WorkerTimeout
 
