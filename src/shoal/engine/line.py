@@ -1,7 +1,7 @@
 """Lines: whole messages, with descriptors, between two processes.
 
-A message goes with one system call and is taken with one. Whoever is interrupted between two of
-them has lost a message whole or not at all; the next one is where it should be.
+A message goes with one system call, and with one it is gone. Whoever is interrupted between looking
+at one and dropping it will see it again; whoever drops one has dropped it whole.
 """
 
 from __future__ import annotations
@@ -45,22 +45,30 @@ class Line:
             raise OSError("half a message was sent: nobody can read the next one")
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether there is something to receive, the end of the line included."""
+        """Whether there is something to look at, the end of the line included."""
         if self._socket.fileno() < 0:
             raise EOFError
         return is_ready(self._socket.fileno(), select.POLLIN, timeout_s)
 
-    def receive(self) -> tuple[Any, list[int]] | None:
-        """The next message and its descriptors, if there is one; EOFError at the end."""
+    def peek(self) -> Any | None:
+        """The next message, if there is one, which it stays until `drop`; EOFError at the end."""
+        if (size := self._next_size()) is None:
+            return None
+        return pickle.loads(self._socket.recv(size, socket.MSG_PEEK)[_SIZE_BYTES:])
+
+    def drop(self) -> list[int]:
+        """Be done with the next message; the descriptors that came with it."""
+        size = self._next_size()
+        return [] if size is None else socket.recv_fds(self._socket, size, _MOST_FDS, _CLOEXEC)[1]
+
+    def _next_size(self) -> int | None:
         try:
             head = self._socket.recv(_SIZE_BYTES, socket.MSG_PEEK)
         except BlockingIOError:
             return None
         if not head:
             raise EOFError
-        size = _SIZE_BYTES + int.from_bytes(head, "little")
-        data, fds, _, _ = socket.recv_fds(self._socket, size, _MOST_FDS, _CLOEXEC)
-        return pickle.loads(data[_SIZE_BYTES:]), fds
+        return _SIZE_BYTES + int.from_bytes(head, "little")
 
     def hang_up(self) -> None:
         """Nothing more will be sent; the other side is told, and may still answer."""

@@ -94,10 +94,7 @@ class Nursery:
                 key.data(mask)
 
     def _meet(self) -> Hello:
-        received = self._line.receive()
-        if received is None:
-            raise EOFError
-        (letter,) = received[1]
+        (letter,) = self._line.drop()
         hello: Hello = pickle.loads(os.pread(letter, os.fstat(letter).st_size, 0))
         os.close(letter)
         if hello.surroundings is not None:
@@ -122,8 +119,9 @@ class Nursery:
     def _talk(self, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
             self._tell()
-        if mask & selectors.EVENT_READ and (received := self._line.receive()) is not None:
-            (order, key, *rest), fds = received
+        if mask & selectors.EVENT_READ and (message := self._line.peek()) is not None:
+            order, key, *rest = message
+            fds = self._line.drop()
             if order == "start":
                 self._start(key, rest[0], fds)
             elif key in self._children:

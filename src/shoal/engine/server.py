@@ -148,8 +148,8 @@ class Server:
             self._is_over(_GRACE_S)
         self._line.close()
         if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
+            pidfd, self._pidfd = self._pidfd, None
+            os.close(pidfd)
         Zygote.release(self)
 
     def _is_over(self, timeout_s: float) -> bool:
@@ -174,25 +174,26 @@ class Server:
             while not satisfied():
                 if not self._line.wait(deadline - time.monotonic()):
                     return "waiting"
-                if (received := self._line.receive()) is not None:
-                    self._note(*received)
+                if (message := self._line.peek()) is not None:
+                    self._note(*message)
         except (EOFError, OSError):
             return "ended"
         return "satisfied"
 
-    def _note(self, message: Any, fds: list[int]) -> None:
-        what, *rest = message
+    def _note(self, what: str, *about: Any) -> None:
+        """Take a report. An exit is written down before it is dropped: it is told only once."""
+        if what == "exited":
+            key, status, last_words = about
+            if key in self._exits:
+                self._exits[key] = status, last_words
+        fds = self._line.drop()
         if what == "here":
             self._is_here, self._pidfd = True, fds.pop() if fds else None
         elif what == "started":
-            key, pid = rest
+            key, pid = about
             self._has_served = True
             if key in self._exits:
                 self._started[key] = pid, fds.pop() if fds else None
-        else:
-            key, status, last_words = rest
-            if key in self._exits:
-                self._exits[key] = status, last_words
         for fd in fds:
             os.close(fd)
 

@@ -82,7 +82,8 @@ class Zygote:
                     cls._running.remove(zygote)
 
     def _is_fit(self) -> bool:
-        return self._pid == os.getpid() and self._process.poll() is None
+        """Whether it is this process's own and lives: it never says anything but its end."""
+        return self._pid == os.getpid() and not self._line.wait(0.0)
 
     def _end(self) -> None:
         self._process.kill()  # it has nothing of its own to close
@@ -116,8 +117,8 @@ def main(control_fd: int, parent_pid: int) -> None:
     with selectors.DefaultSelector() as selector, contextlib.suppress(EOFError, OSError):
         selector.register(line, selectors.EVENT_READ)
         while os.getppid() == parent_pid:
-            if selector.select(_WATCH_PARENT_S) and (received := line.receive()) is not None:
-                _fork_server(line, received[1])
+            if selector.select(_WATCH_PARENT_S) and (fds := line.drop()):
+                _fork_server(line, fds)
     line.close()
 
 
