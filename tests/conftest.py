@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -30,6 +31,13 @@ SETTINGS = [
 ISOLATED = [setting for setting in SETTINGS if setting.backend == "process"]
 
 Make = Callable[..., shoal.VectorEnv]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heed_ctrl_c() -> None:
+    """A test run in the background ignores Ctrl-C, and so would every program that it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
