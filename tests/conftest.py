@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -31,6 +32,17 @@ SETTINGS = [
 ISOLATED = [setting for setting in SETTINGS if setting.backend == "process"]
 
 Make = Callable[..., shoal.VectorEnv]
+
+PORTABLE_KEPT = 5
+"""One in so many tests of the portable path is run by `make test`, the others by `make test-slow`:
+each starts interpreters, and all of them take as long as the rest together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    portable = [item for item in items if "portable" in item.name]
+    for item in portable:
+        if zlib.crc32(item.nodeid.encode()) % PORTABLE_KEPT:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)
