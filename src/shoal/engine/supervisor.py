@@ -440,8 +440,8 @@ def _settle(flight: Flight, outcome: str, took_s: float) -> None:
 
 
 def _is_nobodys(place: Place) -> bool:
-    """Whether a worker was at nothing that one of its environments does."""
-    return place.phase in ("idle", "start") or place.env_id == NOBODY
+    """Whether a worker was at nothing that one of its environments does; who closes has left."""
+    return place.phase in ("idle", "start", "close") or place.env_id == NOBODY
 
 
 def _place(seat: Seat, error: WorkerError) -> Place:
