@@ -274,6 +274,8 @@ class Pool:
     def plan_reset(self, plan: ResetPlan) -> None:
         """What the next automatic reset of these environments uses, once."""
         self._check_idle(list(plan), "set_next_reset")
+        self._settle()
+        self._free(dict.fromkeys(self.owner[i] for i in plan))  # who may have been restarted
         args = {i: self.books.journal.explicit(i, ResetArgs(*how)) for i, how in plan.items()}
         self._start([(seat, PlanReset(part)) for seat, part in self.by_seat(args)])
         self._finish()

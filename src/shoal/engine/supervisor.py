@@ -30,6 +30,7 @@ from shoal.engine.commands import (
     Command,
     Failure,
     Place,
+    PlanReset,
     Recovery,
     Reply,
     Reset,
@@ -145,7 +146,7 @@ class Supervisor:
     def _again(self, command: Command) -> Command:
         if isinstance(command, Step):
             return replace(command, columns=())
-        if isinstance(command, Reset):
+        if isinstance(command, Reset | PlanReset):
             args = {i: self.books.journal.explicit(i, a) for i, a in command.args.items()}
             return replace(command, args=args)
         return command
