@@ -274,6 +274,8 @@ class Pool:
     def plan_reset(self, plan: ResetPlan) -> None:
         """What the next automatic reset of these environments uses, once."""
         self._check_idle(list(plan), "set_next_reset")
+        self._settle()
+        self._free(dict.fromkeys(self.owner[i] for i in plan))  # who may have been restarted
         args = {i: self.books.journal.explicit(i, ResetArgs(*how)) for i, how in plan.items()}
         self._start([(seat, PlanReset(part)) for seat, part in self.by_seat(args)])
         self._finish()
@@ -379,14 +381,20 @@ class Pool:
             yield
         except (ShoalError, OSError) as problem:
             self._is_in_order = False
-            self._troubles.clear()
             self.note("house", f"environments could not be moved between workers: {problem}")
 
     def ask(self, seat: Seat, command: Command) -> dict[int, Any]:
-        """Have one worker do something, now; its results, or what went wrong raised."""
+        """Have one worker do something, now; its results, or what went wrong raised.
+
+        What went wrong in a step that was sent, and came back meanwhile, is kept for `recv`.
+        """
         self._start([(seat, command)])
-        results = self._land_started()
-        self._raise_troubles()
+        others, self._troubles = self._troubles, []
+        try:
+            results = self._land_started()
+            self._raise_troubles()
+        finally:
+            self._troubles = others + self._troubles
         return results
 
     def _settle(self) -> None:
@@ -469,6 +477,7 @@ class Pool:
         """Everything that is ready, once at least `min_envs` are; TimeoutError loses nothing."""
         self._check_open("recv")
         self._settle()
+        self._raise_troubles()
         if self._num_sent == 0:
             raise ContractError("recv: nothing was sent. Call send(actions, env_ids) first.")
         min_envs = self._num_sent if min_envs is None else min_envs

@@ -30,6 +30,7 @@ from shoal.engine.commands import (
     Command,
     Failure,
     Place,
+    PlanReset,
     Recovery,
     Reply,
     Reset,
@@ -145,7 +146,7 @@ class Supervisor:
     def _again(self, command: Command) -> Command:
         if isinstance(command, Step):
             return replace(command, columns=())
-        if isinstance(command, Reset):
+        if isinstance(command, Reset | PlanReset):
             args = {i: self.books.journal.explicit(i, a) for i, a in command.args.items()}
             return replace(command, args=args)
         return command
@@ -440,8 +441,8 @@ def _settle(flight: Flight, outcome: str, took_s: float) -> None:
 
 
 def _is_nobodys(place: Place) -> bool:
-    """Whether a worker was at nothing that one of its environments does."""
-    return place.phase in ("idle", "start") or place.env_id == NOBODY
+    """Whether a worker was at nothing that one of its environments does; who closes has left."""
+    return place.phase in ("idle", "start", "close") or place.env_id == NOBODY
 
 
 def _place(seat: Seat, error: WorkerError) -> Place:
