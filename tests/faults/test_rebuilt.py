@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import shoal
 from faults.conftest import Record
-from faults.recovering import kill_worker, worlds
+from faults.recovering import cast, kill_worker, worlds
 from shoal.seeding import env_seed
 from shoal.testing import CountingWorld
 from shoal.testing.worlds import decode
@@ -178,3 +179,12 @@ def test_what_is_set_is_kept_though_ctrl_c_comes_while_it_is_written_down(
             assert envs.get_attr("bonus") == (7.0,) * NUM_ENVS
         else:
             assert [record.task for record in envs.call("record")] == [5] * NUM_ENVS
+
+
+def test_a_reset_that_is_taken_again_has_the_seed_of_the_latest_restart(tmp_path: Path) -> None:
+    script = [("step", "sigkill"), ("reset", "sigkill")]
+    with shoal.make(cast(1, 0, tmp_path, script), backend="process", autoreset="disabled") as envs:
+        envs.reset(seed=5)
+        envs.step(np.zeros(1, dtype=np.int64))
+        observations, _ = envs.reset_envs([0])
+    assert decode(observations[0]).seed == env_seed(5, 0, 2)

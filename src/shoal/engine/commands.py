@@ -56,6 +56,8 @@ class ResetArgs(NamedTuple):
 
     seed: Seed = None
     options: dict[str, Any] | None = None
+    is_derived: bool = False
+    """Whether the seed is that of a restart, and not the caller's."""
 
 
 @dataclass(frozen=True, slots=True)

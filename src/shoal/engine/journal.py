@@ -178,8 +178,8 @@ class Journal:
     def explicit(self, env_id: int, args: ResetArgs) -> ResetArgs:
         """What an explicit reset comes to: a restarted environment gets a seed of its own."""
         entry = self.entries[env_id]
-        if entry.is_fresh and args.seed is None:
-            return args._replace(seed=self._fresh_seed(env_id))
+        if entry.is_fresh and (args.seed is None or args.is_derived):
+            return args._replace(seed=self._fresh_seed(env_id), is_derived=True)
         return args
 
     def end(self, env_ids: Iterable[int]) -> None:
