@@ -57,9 +57,13 @@ def _warm() -> Iterator[None]:
     """Keep what worker processes are forked from, so that not every test starts it anew."""
     from shoal.engine.zygote import Zygote
 
-    zygote = Zygote.lease()
+    class Holder:
+        pass
+
+    holder = Holder()
+    Zygote.lease(holder)
     yield
-    zygote.release()
+    Zygote.release(holder)
 
 
 @pytest.fixture(scope="session", autouse=True)

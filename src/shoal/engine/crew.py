@@ -17,6 +17,7 @@ log = logging.getLogger("shoal")
 
 EXIT_TIMEOUT_S = 1.0
 """How long to wait when the program itself is ending."""
+_MOST_INTERRUPTIONS = 5
 
 _open: weakref.WeakSet[Crew] = weakref.WeakSet()
 
@@ -66,17 +67,25 @@ class Crew:
         if os.getpid() != self._pid:
             return  # a fork of the caller: the workers are not its own
         deadline = time.monotonic() + self.timeout_s
-        interruption: BaseException | None = None
+        interruptions: list[BaseException] = []
+        while len(interruptions) < _MOST_INTERRUPTIONS:
+            try:
+                self._see_off(deadline)
+                break
+            except BaseException as error:  # Ctrl-C: no more patience, but nobody is left behind
+                interruptions.append(error)
+                deadline = time.monotonic()
+        if interruptions:
+            raise interruptions[0]
+
+    def _see_off(self, deadline: float) -> None:
+        """Close everyone who is left."""
         for worker in self._workers:
             worker.end()
-        for worker in self._workers:
-            try:
-                _close(worker, deadline)
-            except BaseException as error:  # Ctrl-C: no more patience, but nobody is left behind
-                interruption, deadline = error, time.monotonic()
+        while self._workers:
+            _close(self._workers[0], deadline)
+            del self._workers[0]
         self._backend.close()
-        if interruption is not None:
-            raise interruption
 
 
 def _close(worker: Worker, deadline: float) -> None:

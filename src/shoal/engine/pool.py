@@ -111,7 +111,7 @@ class Pool:
         try:
             self._open()
         except BaseException:
-            self._finalizer()
+            self.close()
             raise
         self.opened = time.perf_counter()
         self.start_s = self.opened - begun
@@ -771,9 +771,12 @@ class Pool:
         return not self._finalizer.alive
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Ask, wait, then insist. Safe to call twice."""
+        """Ask, wait, then insist. Safe to call twice, and after Ctrl-C it goes on."""
         self._crew.timeout_s = CLOSE_TIMEOUT_S if timeout_s is None else timeout_s
-        self._finalizer()
+        try:
+            self._crew.close()
+        finally:
+            self._finalizer.detach()
 
 
 _DEATHS = (WorkerDied, WorkerTimeout)

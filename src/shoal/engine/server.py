@@ -1,6 +1,6 @@
-"""The process that workers come from, and the caller's handle on it.
+"""The process that workers come from: the caller's handle on it.
 
-    caller ──── control socket ────► server ──fork or spawn──► worker 0, 1, 2, ...
+    caller ──────── line ──────────► server ──fork or spawn──► worker 0, 1, 2, ...
       ▲   ◄──── started, exited ───    │ ◄─── stdout, stderr ────┘
       └──────── channel, shared memory (passed through) ─────────┘
 
@@ -8,368 +8,206 @@ Each pool has a server of its own, a fork of the zygote: it never saw the user's
 thread and its own environment, and imports what the environments need, so that a worker is a fork
 away. It passes on what workers print, reports how they ended, and when the caller is gone, however
 it went, it takes all workers and their children with it.
+
+Every start has a key, which nothing else ever had: what comes late, because the caller was
+interrupted while it waited, is taken for nobody else's.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import itertools
 import os
-import selectors
+import pickle
+import select
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection
 from typing import Any
 
-from shoal.engine import launch
-from shoal.engine.launch import ONE_THREAD, Outfit, become_worker
+from shoal.engine.launch import ONE_THREAD
+from shoal.engine.line import Line, is_ready
 from shoal.engine.machine import is_portable
+from shoal.engine.memory import Memory
+from shoal.engine.nursery import Hello, Surroundings
 from shoal.engine.zygote import Zygote, start_interpreter
-from shoal.errors import WorkerDied, WorkerTimeout
+from shoal.errors import WorkerDied, WorkerError, WorkerTimeout
 
-_LINE_LIMIT_BYTES = 1 << 16
-_TAIL_LINES = 60
-_TAIL_BYTES = 8192
-"""Last words are cut, so that reporting them never has to wait for a reader."""
-_WATCH_PARENT_S = 0.5
+_GRACE_S = 1.0
+"""How long a server that is to end now may take."""
+
+Exit = tuple[int | None, str]
+"""How a worker ended: wait status, if it is known, and last words (stderr)."""
 
 
 class Server:
     """The caller's handle: starts workers and knows how they ended."""
 
     def __init__(self, preload: Sequence[str], *, fork: bool) -> None:
-        self._socket, theirs = socket.socketpair()
-        self._control = Connection(os.dup(self._socket.fileno()))
-        self._exits: dict[int, tuple[int | None, str]] = {}
-        self._preload = ", ".join(preload)
-        self._zygote = None if is_portable() else Zygote.lease()
+        self._preload, self._keys = ", ".join(preload), itertools.count()
+        self._started: dict[int, tuple[int, int | None]] = {}
+        self._exits: dict[int, Exit | None] = {}
+        """Of each worker until it is asked for; None while it runs."""
+        self._is_here = self._has_served = False
+        self._pidfd: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._line, theirs = Line.pair()
         try:
-            if self._zygote is not None:
-                self._pid = self._zygote.fork_server(theirs.fileno())
-            else:
-                self._process = _start_server(theirs.fileno())
-                self._pid = self._process.pid
-        finally:
-            theirs.close()
-        self._control.send({"preload": list(preload), "fork": fork})
+            with theirs:
+                self._introduce(preload, fork)
+                if is_portable():
+                    self._process = _start_server(theirs.fileno())
+                else:
+                    Zygote.lease(self).fork_server(theirs.fileno())
+        except BaseException:
+            self.close()
+            raise
 
-    def start(self, number: int, fds: Sequence[int], deadline: float) -> tuple[int, int | None]:
-        """Start a worker that inherits these descriptors; its pid and, on Linux, its pidfd."""
+    def _introduce(self, preload: Sequence[str], fork: bool) -> None:
+        """Tell it how it is to work, in a file: variables may be longer than a message."""
+        hello = Hello(tuple(preload), fork, None if is_portable() else _surroundings())
+        letter = Memory.create()
+        os.write(letter.fd, pickle.dumps(hello))
+        self._line.send("hello", [letter.fd])
+        letter.close()
+
+    def start(
+        self, number: int, fds: Sequence[int], deadline: float
+    ) -> tuple[int, int, int | None]:
+        """Start a worker that inherits these descriptors; its key, pid and, on Linux, pidfd."""
+        key = next(self._keys)
+        self._exits[key] = None
         try:
-            self._control.send(("start", number))
-            socket.send_fds(self._socket, [b"."], list(fds))
-            while self._control.poll(max(0.0, deadline - time.monotonic())):
-                if (message := self._control.recv())[0] == "started":
-                    _, pid, has_pidfd = message
-                    return pid, socket.recv_fds(self._socket, 1, 1)[1][0] if has_pidfd else None
-                self._note_exit(message)
-        except (EOFError, OSError):
-            raise WorkerDied(
-                f"worker {number} could not be started: importing {self._preload} ended the "
-                "process. Try `python -c 'import ...'` with these.",
+            with contextlib.suppress(OSError):  # then the line has ended
+                self._line.send(("start", key, number), fds)
+            state = self._listen_until(lambda: key in self._started, deadline - time.monotonic())
+            if state != "satisfied":
+                raise self._refusal(number, has_ended=state == "ended")
+            return key, *self._started.pop(key)
+        except BaseException:
+            self._give_up(key)
+            raise
+
+    def _refusal(self, number: int, *, has_ended: bool) -> WorkerError:
+        what = self._preload if self._is_here else "numpy, gymnasium and shoal"
+        if has_ended:
+            return WorkerDied(
+                f"worker {number} could not be started: importing {what} ended the process, or it "
+                "was killed. What it has printed may say why. Try `python -c 'import ...'` with "
+                "these; if that works, make the environments once more.",
                 worker=number,
                 phase="start",
-            ) from None
-        raise WorkerTimeout(
-            f"worker {number} has not started in time: importing {self._preload} takes too long. "
+            )
+        return WorkerTimeout(
+            f"worker {number} has not started in time: importing {what} takes too long. "
             "Raise start_timeout_s if it must.",
             worker=number,
             phase="start",
         )
 
-    def exit_of(self, pid: int, timeout_s: float = 2.0) -> tuple[int | None, str]:
-        """Wait status and last words (stderr) of a worker that has ended."""
-        self._listen_until(lambda: pid in self._exits, timeout_s)
-        return self._exits.get(pid, (None, ""))
+    def _give_up(self, key: int) -> None:
+        """Nobody waits for this worker any more; should it still start, it ends at once."""
+        self.kill(key)
+        self._exits.pop(key, None)
+        _, pidfd = self._started.pop(key, (0, None))
+        if pidfd is not None:
+            os.close(pidfd)
 
-    def has_exited(self, pid: int) -> bool:
-        """Whether the end of this worker, or of the server itself, has been reported."""
-        return self._listen_until(lambda: pid in self._exits, 0.0) != "waiting"
+    def exit_of(self, key: int, timeout_s: float) -> Exit | None:
+        """How a worker ended, told once; None while it runs, as far as is known."""
+        state = self._listen_until(lambda: self._exits.get(key) is not None, timeout_s)
+        return None if state == "waiting" else self._exits.pop(key, None) or (None, "")
 
     def has_ended(self) -> bool:
         """Whether the server itself is gone."""
-        return self._listen_until(lambda: False, 0.0) == "ended"
+        return self._listen_until(_never, 0.0) == "ended"
 
-    def kill(self, pid: int) -> None:
+    def kill(self, key: int) -> None:
         """End a worker and its children now."""
         with contextlib.suppress(OSError):
-            self._control.send(("kill", pid))
+            self._line.send(("kill", key))
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """End the server and with it whatever is left of its workers."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-        if self._listen_until(lambda: False, timeout_s) == "waiting":
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-        self._control.close()
-        self._socket.close()
-        if self._process is not None:
-            self._process.wait()
-        if self._zygote is not None:
-            self._await_end(time.monotonic() + 1.0)
-            self._zygote.release()
+        """End the server and with it whatever is left of its workers. Safe to call again."""
+        try:
+            with contextlib.suppress(OSError):
+                self._line.hang_up()
+            self._listen_until(_never, 0.0)
+            # One that has not served yet is importing, and would not notice.
+            self._listen_until(_never, timeout_s if self._has_served else 0.0)
+        finally:
+            self._end()
 
-    def _await_end(self, deadline: float) -> None:
-        """It ends a moment after its last message, and nobody waits for a fork of the zygote."""
-        with contextlib.suppress(ProcessLookupError):
-            while time.monotonic() < deadline:
-                os.kill(self._pid, 0)
-                time.sleep(0.0005)
+    def _end(self) -> None:
+        if self._process is None:
+            self._listen_until(lambda: self._is_here, _GRACE_S)
+        if not self._is_over(_GRACE_S if self._has_served else 0.0):
+            self._insist()
+            self._is_over(_GRACE_S)
+        self._line.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+        Zygote.release(self)
+
+    def _is_over(self, timeout_s: float) -> bool:
+        """Whether the process has ended, or cannot be known any more."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+            return self._process.returncode is not None
+        return self._pidfd is None or is_ready(self._pidfd, select.POLLIN, timeout_s)
+
+    def _insist(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        elif self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _listen_until(self, satisfied: Callable[[], bool], timeout_s: float) -> str:
         """Take reports until one satisfies, the server has ended, or the time is up."""
         deadline = time.monotonic() + timeout_s
         try:
             while not satisfied():
-                if not self._control.poll(max(0.0, deadline - time.monotonic())):
+                if not self._line.wait(deadline - time.monotonic()):
                     return "waiting"
-                self._note_exit(self._control.recv())
+                if (received := self._line.receive()) is not None:
+                    self._note(*received)
         except (EOFError, OSError):
             return "ended"
         return "satisfied"
 
-    def _note_exit(self, message: Any) -> None:
-        _, pid, status, tail = message
-        self._exits[pid] = (status, tail)
+    def _note(self, message: Any, fds: list[int]) -> None:
+        what, *rest = message
+        if what == "here":
+            self._is_here, self._pidfd = True, fds.pop() if fds else None
+        elif what == "started":
+            key, pid = rest
+            self._has_served = True
+            if key in self._exits:
+                self._started[key] = pid, fds.pop() if fds else None
+        else:
+            key, status, last_words = rest
+            if key in self._exits:
+                self._exits[key] = status, last_words
+        for fd in fds:
+            os.close(fd)
+
+
+def _never() -> bool:
+    return False
 
 
 def _start_server(control_fd: int) -> subprocess.Popen[bytes]:
     """A server that is an interpreter of its own, where there is no fork."""
-    code = f"from shoal.engine.server import main; main({control_fd}, {os.getpid()})"
+    code = f"from shoal.engine.nursery import main; main({control_fd}, {os.getpid()})"
     environment = os.environ | ONE_THREAD
     return start_interpreter(code, [control_fd], env=environment, start_new_session=True)
 
 
-@dataclass
-class _Output:
-    """One stream of one worker, passed on line by line with the worker's number."""
-
-    fd: int
-    target: int
-    prefix: bytes
-    rest: bytes = b""
-    tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))
-
-    def pump(self) -> int | None:
-        """Pass on what is there; how much that was, and None at the end of the stream."""
-        try:
-            data = os.read(self.fd, _LINE_LIMIT_BYTES)
-        except BlockingIOError:
-            return 0
-        if not data:
-            return None
-        *lines, self.rest = (self.rest + data).split(b"\n")
-        if len(self.rest) > _LINE_LIMIT_BYTES:
-            lines, self.rest = [*lines, self.rest], b""
-        self._pass_on(lines)
-        return len(data)
-
-    def finish(self) -> None:
-        """Pass on all that is left and close."""
-        while self.pump():
-            pass
-        if self.rest:
-            self._pass_on([self.rest])
-        os.close(self.fd)
-
-    def _pass_on(self, lines: list[bytes]) -> None:
-        self.tail.extend(lines)
-        text = b"".join(self.prefix + line + b"\n" for line in lines)
-        with contextlib.suppress(OSError):
-            while text:
-                text = text[os.write(self.target, text) :]
-
-
-@dataclass
-class _Child:
-    pid: int
-    outputs: tuple[_Output, _Output]
-
-
-class _Nursery:
-    """The server itself: one thread, one loop over control, output and deaths."""
-
-    def __init__(self, control_fd: int, parent_pid: int) -> None:
-        self._socket = socket.socket(fileno=control_fd)
-        self._control = Connection(os.dup(control_fd))
-        self._parent_pid = parent_pid
-        self._children: dict[int, _Child] = {}
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._control, selectors.EVENT_READ, self._obey)
-        self._wake_r, self._wake_w = os.pipe()
-        for fd in (self._wake_r, self._wake_w):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._selector.register(self._wake_r, selectors.EVENT_READ, self._bury)
-        self._fork = True
-
-    def run(self) -> None:
-        hello = self._control.recv()
-        # Nobody looks for the caller while a module takes its time; later on that must not be left
-        # to a signal, which would not reach the children of workers.
-        launch.set_death_signal(signal.SIGKILL)
-        launch.importing = True
-        for name in hello["preload"]:
-            # What fails here fails again in the worker, where there is someone to tell.
-            with contextlib.suppress(BaseException):
-                importlib.import_module(name)
-        launch.importing = False
-        launch.set_death_signal(0)
-        self._fork = hello["fork"] and _thread_count() == 1
-        try:
-            while os.getppid() == self._parent_pid:
-                for key, _ in self._selector.select(_WATCH_PARENT_S):
-                    key.data()
-        except (EOFError, OSError):
-            pass  # the caller has closed the control socket, or is gone
-
-    def _obey(self) -> None:
-        order, argument = self._control.recv()
-        if order == "start":
-            self._start(argument)
-        elif argument in self._children:
-            _kill_group(argument)
-
-    def _start(self, number: int) -> None:
-        _, fds, _, _ = socket.recv_fds(self._socket, 1, 3)
-        pipes = [os.pipe(), os.pipe()]
-        channel, signals, store = fds
-        outputs_w = (pipes[0][1], pipes[1][1])
-        outfit = Outfit(number, os.getpid(), channel, signals, store, outputs_w)
-        reading = [r for r, _ in pipes]
-        pid = self._fork_worker(outfit, reading) if self._fork else _spawn_worker(outfit)
-        for fd in (*outfit.fds, *outputs_w):
-            os.close(fd)
-        prefix = f"[worker {number}] ".encode()
-        outputs = tuple(_Output(r, target, prefix) for target, (r, _) in enumerate(pipes, start=1))
-        for output in outputs:
-            os.set_blocking(output.fd, False)
-            self._selector.register(output.fd, selectors.EVENT_READ, lambda o=output: self._pump(o))
-        self._children[pid] = _Child(pid, outputs)  # type: ignore[arg-type]
-        pidfd = None if is_portable() else os.pidfd_open(pid)
-        self._control.send(("started", pid, pidfd is not None))
-        if pidfd is not None:
-            socket.send_fds(self._socket, [b"."], [pidfd])
-            os.close(pidfd)
-
-    def _fork_worker(self, outfit: Outfit, reading: list[int]) -> int:
-        pid = os.fork()
-        if pid:
-            return pid
-        code = 1
-        try:
-            self._selector.close()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            others = [o.fd for c in self._children.values() for o in c.outputs]
-            for fd in [self._wake_r, self._wake_w, *reading, *others]:
-                with contextlib.suppress(OSError):
-                    os.close(fd)
-            self._control.close()
-            self._socket.close()
-            code = run_worker(outfit)
-        finally:
-            os._exit(code)
-
-    def _pump(self, output: _Output) -> None:
-        if output.pump() is None:
-            self._selector.unregister(output.fd)
-
-    def _bury(self) -> None:
-        """Report the children that have ended; their own children end with them."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_r, 4096)
-        for pid in list(self._children):
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                continue
-            _kill_group(pid)
-            _, status = os.waitpid(pid, 0)
-            child = self._children.pop(pid)
-            for output in child.outputs:
-                with contextlib.suppress(KeyError):
-                    self._selector.unregister(output.fd)
-                output.finish()
-            tail = b"\n".join(child.outputs[1].tail)[-_TAIL_BYTES:].decode(errors="replace")
-            self._control.send(("exited", pid, status, tail))
-
-    def close(self) -> None:
-        """End all workers, pass on their last output, and let go of everything."""
-        for pid in self._children:
-            _kill_group(pid)
-        for child in self._children.values():
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(child.pid, 0)
-            for output in child.outputs:
-                output.finish()
-        self._selector.close()
-        self._control.close()
-        self._socket.close()
-
-
-def main(control_fd: int, parent_pid: int) -> None:
-    """The server's program."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.set_inheritable(control_fd, False)
-    nursery = _Nursery(control_fd, parent_pid)
-    try:
-        nursery.run()
-    finally:
-        nursery.close()
-
-
-def run_worker(outfit: Outfit, order: Any = None) -> int:
-    """A worker's program, whatever started it; the exit code.
-
-    A fork of the caller is handed its order; others get it through their channel.
-    """
-    become_worker(outfit)
-    from shoal.engine.backends.process.inside import work
-
-    try:
-        work(outfit, order)
-        return 0
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        return 1
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-
-
-def _spawn_worker(outfit: Outfit) -> int:
-    """A fresh interpreter, where forking is not possible or not wanted."""
-    assert outfit.output_fds is not None
-    kept = replace(outfit, output_fds=None)
-    code = (
-        "from shoal.engine.launch import Outfit; from shoal.engine.server import run_worker; "
-        f"sys.stdout.reconfigure(line_buffering=True); sys.exit(run_worker({kept!r}))"
-    )
-    out, err = outfit.output_fds
-    process = start_interpreter(code, list(outfit.fds), stdout=out, stderr=err)
-    process.returncode = 0  # waited for by _bury, not by its destructor
-    return process.pid
-
-
-def _kill_group(pid: int) -> None:
-    for kill in (os.killpg, os.kill):  # before it stands in its own group there is only the pid
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
-
-
-def _thread_count() -> int:
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        import threading
-
-        return threading.active_count()
+def _surroundings() -> Surroundings:
+    environment = dict(os.environ) | ONE_THREAD
+    return Surroundings(sys.path, os.getcwd(), environment, os.sched_getaffinity(0))

@@ -335,9 +335,10 @@ class Share:
         return grouped
 
     def close(self) -> list[Failure]:
-        """Run every `env.close()`, whatever the others do."""
+        """Run every `env.close()`, whatever the others do. After Ctrl-C it can be gone on with."""
         self.mark[MARK_PHASE] = PHASES.index("close")
-        for cell in self.cells:
+        while self.cells:
+            cell = self.cells.pop(0)
             self._guarded(cell, "close", cell.env.close)
         failures, self._reply = self.reply.failures, None
         return failures

@@ -15,10 +15,11 @@ import socket
 import subprocess
 import sys
 import threading
-from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+import weakref
+from typing import Any, ClassVar, NoReturn
 
 from shoal.engine.launch import ONE_THREAD
+from shoal.engine.line import Line
 
 _WATCH_PARENT_S = 0.5
 
@@ -36,67 +37,64 @@ def start_interpreter(code: str, fds: list[int], **kwargs: Any) -> subprocess.Po
 
 
 class Zygote:
-    """The caller's handle. `lease` it, have it fork servers, `release` it."""
+    """The caller's handle. `lease` it, have it fork servers, `release` it.
+
+    It is told what to do and never answers: nobody can be interrupted while he waits for it, and
+    its end shows where a server is waited for.
+    """
 
     _guard = threading.RLock()  # a finalizer may release one lease while another is taken
-    _shared: Zygote | None = None
+    _running: ClassVar[list[Zygote]] = []
+    """More than one only where one has died, or is that of the process this one was forked from."""
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
-        self._control = Connection(os.dup(self._socket.fileno()))
-        self._pid, self._leases = os.getpid(), 0
-        code = f"from shoal.engine.zygote import main; main({theirs.fileno()}, {os.getpid()})"
-        environment = os.environ | ONE_THREAD
-        fds = [theirs.fileno()]
-        self._process = start_interpreter(code, fds, env=environment, start_new_session=True)
-        theirs.close()
+        self._pid = os.getpid()
+        self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._line, theirs = Line.pair()
+        code = f"from shoal.engine.zygote import main; main({theirs.fileno()}, {self._pid})"
+        try:
+            with theirs:
+                self._process = start_interpreter(
+                    code, [theirs.fileno()], env=os.environ | ONE_THREAD, start_new_session=True
+                )
+        except BaseException:
+            self._line.close()  # which ends the process, should there be one
+            raise
 
     @classmethod
-    def lease(cls) -> Zygote:
+    def lease(cls, holder: object) -> Zygote:
         """The zygote of this process, started if there is none."""
         with cls._guard:
-            shared = cls._shared
-            if shared is None or shared._pid != os.getpid() or shared._process.poll() is not None:
-                shared = cls._shared = cls()
-            shared._leases += 1
-            return shared
+            if not cls._running or not cls._running[-1]._is_fit():
+                cls._running.append(cls())
+            zygote = cls._running[-1]
+            zygote._holders.add(holder)
+            return zygote
 
-    def release(self) -> None:
-        """Give the lease back; the last one ends the zygote."""
-        with self._guard:
-            self._leases -= 1
-            if self._leases:
-                return
-            if Zygote._shared is self:
-                Zygote._shared = None
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # forks of this process may hold it open
-        self._control.close()
-        self._socket.close()
-        try:
-            self._process.wait(5.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    @classmethod
+    def release(cls, holder: object) -> None:
+        """Give a lease back, if it was given; the last one ends the zygote."""
+        with cls._guard:
+            for zygote in list(cls._running):
+                zygote._holders.discard(holder)
+                if zygote._pid == os.getpid() and not zygote._holders:
+                    zygote._end()
+                    cls._running.remove(zygote)
 
-    def fork_server(self, control_fd: int) -> int:
-        """Fork a server that takes its orders from this descriptor; its pid."""
-        surroundings = {
-            "path": sys.path,
-            "folder": os.getcwd(),
-            "environment": dict(os.environ) | ONE_THREAD,
-            "cores": sorted(os.sched_getaffinity(0)),
-        }
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # where a standard stream is closed
-        outputs = [fd if _is_open(fd) else nowhere for fd in (1, 2)]
-        try:
-            with self._guard:
-                self._control.send(surroundings)
-                socket.send_fds(self._socket, [b"."], [control_fd, *outputs])
-                pid: int = self._control.recv()
-        finally:
-            os.close(nowhere)
-        return pid
+    def _is_fit(self) -> bool:
+        return self._pid == os.getpid() and self._process.poll() is None
+
+    def _end(self) -> None:
+        self._process.kill()  # it has nothing of its own to close
+        self._process.wait()
+        self._line.close()
+
+    def fork_server(self, control_fd: int) -> None:
+        """Fork a server that takes its orders from this descriptor."""
+        with open(os.devnull, "wb") as nowhere:  # where a standard stream is closed
+            outputs = [fd if _is_open(fd) else nowhere.fileno() for fd in (1, 2)]
+            with contextlib.suppress(OSError):  # whoever waits for the server notices
+                self._line.send("fork", [control_fd, *outputs])
 
 
 def _is_open(fd: int) -> bool:
@@ -114,30 +112,26 @@ def main(control_fd: int, parent_pid: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # servers are not waited for
     os.set_inheritable(control_fd, False)
-    control = Connection(control_fd)
+    line = Line(socket.socket(fileno=control_fd))
     with selectors.DefaultSelector() as selector, contextlib.suppress(EOFError, OSError):
-        selector.register(control, selectors.EVENT_READ)
+        selector.register(line, selectors.EVENT_READ)
         while os.getppid() == parent_pid:
-            if selector.select(_WATCH_PARENT_S):
-                _fork_server(control, control.recv())
-    control.close()
+            if selector.select(_WATCH_PARENT_S) and (received := line.receive()) is not None:
+                _fork_server(line, received[1])
+    line.close()
 
 
-def _fork_server(control: Connection, surroundings: dict[str, Any]) -> None:
-    with socket.socket(fileno=os.dup(control.fileno())) as carrier:
-        _, fds, _, _ = socket.recv_fds(carrier, 1, 3)
+def _fork_server(line: Line, fds: list[int]) -> None:
     parent_pid = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        control.close()
-        _become_server(surroundings, fds, parent_pid)
+    if os.fork() == 0:
+        line.close()
+        _become_server(fds, parent_pid)
     for fd in fds:
         os.close(fd)
-    control.send(pid)
 
 
-def _become_server(surroundings: dict[str, Any], fds: list[int], parent_pid: int) -> NoReturn:
-    from shoal.engine import server
+def _become_server(fds: list[int], parent_pid: int) -> NoReturn:
+    from shoal.engine import nursery
 
     code = 1
     try:
@@ -146,13 +140,7 @@ def _become_server(surroundings: dict[str, Any], fds: list[int], parent_pid: int
         for target, fd in enumerate(outputs, start=1):
             os.dup2(fd, target)
             os.close(fd)
-        sys.path[:] = surroundings["path"]
-        with contextlib.suppress(OSError):
-            os.chdir(surroundings["folder"])
-        os.environ.clear()
-        os.environ.update(surroundings["environment"])
-        os.sched_setaffinity(0, surroundings["cores"])
-        server.main(control_fd, parent_pid)
+        nursery.main(control_fd, parent_pid)
         code = 0
     finally:
         os._exit(code)

@@ -72,7 +72,10 @@ class Worker(Protocol):
         """Ask it to run every `env.close()` and end, without waiting for that."""
 
     def close(self, deadline: float) -> list[Failure]:
-        """Wait until it has ended, and end it by force after `deadline` (time.monotonic)."""
+        """Wait until it has ended, and end it by force after `deadline` (time.monotonic).
+
+        Safe to call again.
+        """
 
 
 class Backend(Protocol):
@@ -98,4 +101,4 @@ class Backend(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of everything that does not belong to a single worker."""
+        """Let go of everything that does not belong to a single worker. Safe to call again."""

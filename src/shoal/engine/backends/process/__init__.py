@@ -39,18 +39,21 @@ from shoal.engine.commands import Build, Factory
 from shoal.engine.launch import Outfit
 from shoal.engine.machine import free_descriptors, is_portable, usable_cores
 from shoal.engine.memory import Memory
+from shoal.engine.nursery import run_worker
 from shoal.engine.parcel import Parcel, Store, pack
 from shoal.engine.registry import registered
 from shoal.engine.rows import Rows, RowShape
-from shoal.engine.server import Server, run_worker
+from shoal.engine.server import Server
 from shoal.engine.signals import Semaphore
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, WorkerTimeout
 
 SPIN_S = 100e-6
 _POLL_S = 0.001
 """How often to look for an answer where there is no bell."""
 _ROOM_FOR_WORKERS = 256
 """Signals have room for at least so many, and so for later ones."""
+_SPARE_BLOCKS = 16
+"""Room for the successors of processes that have been killed and do not end."""
 
 
 class ProcessBackend:
@@ -72,6 +75,8 @@ class ProcessBackend:
         """Those of all rows that are still in use."""
         self._server: Server | None = None
         self._header: Header | None = None
+        self._tenants: dict[int, Child | ForkedChild] = {}
+        """Who was given each block of the header last."""
         self._bell: Semaphore | None = None
         self._registry: Parcel | None = None
 
@@ -103,14 +108,15 @@ class ProcessBackend:
 
     def _meet_header(self, num_workers: int) -> Header:
         if self._header is None:
-            self._signals.resize(Header.nbytes(max(num_workers, _ROOM_FOR_WORKERS)))
+            self._signals.resize(Header.nbytes(_SPARE_BLOCKS + max(num_workers, _ROOM_FOR_WORKERS)))
             self._header = Header(self._signals.view())
             if not is_portable():
                 self._bell = Semaphore.create(self._header.bell)
-        if num_workers > self._header.capacity:
+        room = self._header.capacity - _SPARE_BLOCKS
+        if num_workers > room:
             raise ConfigError(
-                f"{num_workers} workers are more than this pool has room for "
-                f"({self._header.capacity}). Make a new one."
+                f"{num_workers} workers are more than this pool has room for ({room}). "
+                "Make a new one."
             )
         return self._header
 
@@ -118,38 +124,55 @@ class ProcessBackend:
         assignment = build.assignment
         # Spinning pays only while everyone has a core of its own.
         spin_s = SPIN_S if assignment.num_workers < usable_cores() else 0.0
-        signals = WorkerSignals(header, assignment.worker, spin_s)
+        block = self._free_block(assignment.worker, header)
+        signals = WorkerSignals(header, block, spin_s)
         order = Order(
             self._terms.manner(),
             _log_level(),
             spin_s,
+            block,
             signals.names(),
             self._registry,
             self._terms.watches_memory,
         )
         ours, theirs = Pipe()
-        child: Child | ForkedChild
+        child: Child | ForkedChild | None = None
         try:
-            if self._server is None:
-                child = self._fork(replace(order, build=build), ours, theirs)
-            else:
-                child = self._ask_server(assignment.worker, theirs)
+            with theirs:
+                if self._server is None:
+                    child = self._fork(replace(order, build=build), ours, theirs)
+                else:
+                    child = self._ask_server(assignment.worker, theirs)
+            self._tenants[block] = child
+            worker = ProcessWorker(assignment, self._terms, signals, ours, child, self._pack)
+            if self._server is not None:
+                worker.introduce(order)
+            return worker
         except BaseException:
+            if child is not None:
+                child.kill()
             ours.close()
             signals.unlink()
             raise
-        finally:
-            theirs.close()
-        worker = ProcessWorker(assignment, self._terms, signals, ours, child, self._pack)
-        if self._server is not None:
-            worker.introduce(order)
-        return worker
+
+    def _free_block(self, number: int, header: Header) -> int:
+        """The worker's own, unless the process before it may still write there; else a spare."""
+        for block in (number, *reversed(range(header.capacity))):
+            if block not in self._tenants or not self._tenants[block].is_alive():
+                return block
+        raise WorkerTimeout(
+            f"worker {number} cannot be started: {header.capacity} processes before it have been "
+            "killed and do not end. Look for what holds them (`ps` shows state D), or make new "
+            "environments.",
+            worker=number,
+            phase="start",
+        )
 
     def _ask_server(self, number: int, theirs: Connection) -> Child:
         assert self._server is not None
         fds = (theirs.fileno(), self._signals.fd, self._store.memory.fd)
         deadline = time.monotonic() + self._terms.start_timeout_s
-        return Child(self._server, *self._server.start(number, fds, deadline))
+        return Child(self._server, number, fds, deadline)
 
     def _fork(self, order: Order, ours: Connection, theirs: Connection) -> ForkedChild:
         assert order.build is not None

@@ -1,4 +1,4 @@
-"""Shared memory for signals, apart from the rows: where those of all workers lie."""
+"""Shared memory for signals, apart from the rows: where those of all workers lie, in blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLOCK_BYTES = 2 * SEMAPHORE_BYTES + 8 * WORDS
 
 
 class Header:
-    """The bell, then for each worker two semaphores and words."""
+    """The bell, then blocks of two semaphores and words, one for each worker."""
 
     def __init__(self, view: memoryview) -> None:
         self._view = view
@@ -30,17 +30,17 @@ class Header:
     def nbytes(num_workers: int) -> int:
         return SEMAPHORE_BYTES * 2 + num_workers * _BLOCK_BYTES
 
-    def clear(self, worker: int) -> None:
-        """Make the place of a worker as if there had never been one."""
-        at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES
+    def clear(self, block: int) -> None:
+        """Make a block as if there had never been a worker."""
+        at = SEMAPHORE_BYTES * 2 + block * _BLOCK_BYTES
         self._view[at : at + _BLOCK_BYTES] = bytes(_BLOCK_BYTES)
 
-    def place(self, worker: int, index: int) -> memoryview:
-        at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES + index * SEMAPHORE_BYTES
+    def place(self, block: int, index: int) -> memoryview:
+        at = SEMAPHORE_BYTES * 2 + block * _BLOCK_BYTES + index * SEMAPHORE_BYTES
         return self._view[at : at + SEMAPHORE_BYTES]
 
-    def words(self, worker: int) -> memoryview:
-        at = SEMAPHORE_BYTES * 2 + worker * _BLOCK_BYTES + 2 * SEMAPHORE_BYTES
+    def words(self, block: int) -> memoryview:
+        at = SEMAPHORE_BYTES * 2 + block * _BLOCK_BYTES + 2 * SEMAPHORE_BYTES
         return self._view[at : at + 8 * WORDS].cast("q")
 
     @property

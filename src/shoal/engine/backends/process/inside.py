@@ -54,6 +54,8 @@ class Order:
     manner: Manner
     log_level: int
     spin_s: float
+    block: int
+    """Where its signals lie."""
     names: tuple[str, ...]
     """Of its semaphores, where they have any."""
     registry: Parcel | None
@@ -108,13 +110,13 @@ class SignalChannel:
     """The worker's end: semaphores for every command, the pipe for those that say more."""
 
     def __init__(self, outfit: Outfit, order: Order, header: Header, pipe: Connection) -> None:
-        number = outfit.number
-        places = order.names or (header.place(number, 0), header.place(number, 1), header.bell)
+        block = order.block
+        places = order.names or (header.place(block, 0), header.place(block, 1), header.bell)
         self._go, self._done, *bell = (Semaphore.open(place) for place in places)
         self._bell = bell[0] if bell else None
         for semaphore in (self._go, self._done):
             semaphore.unlink()  # nobody else needs their names
-        self._words, self._common = header.words(number), header.common
+        self._words, self._common = header.words(block), header.common
         self._pipe, self._order, self._parent_pid = pipe, order, outfit.parent_pid
         self._store = Memory(outfit.store_fd)
         self._first, self._next_look = order.build, 0.0
@@ -184,11 +186,11 @@ def work(outfit: Outfit, order: Order | None) -> None:
     pipe, memory = Connection(outfit.channel_fd), Memory(outfit.signals_fd)
     header = Header(memory.view())
     memory.close()
-    order = order or pickle.loads(pipe.recv_bytes())
-    channel = SignalChannel(outfit, order, header, pipe)
-    channel.log_records = _collect_logs(order.log_level, outfit.number)
-    channel.share = share = Share(order.manner, header.words(outfit.number))
     try:
+        order = order or pickle.loads(pipe.recv_bytes())
+        channel = SignalChannel(outfit, order, header, pipe)
+        channel.log_records = _collect_logs(order.log_level, outfit.number)
+        channel.share = share = Share(order.manner, header.words(order.block))
         serve(channel, share)
     except (EOFError, ConnectionError):
         return  # the caller is gone, and there is nobody to tell

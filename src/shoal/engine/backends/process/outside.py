@@ -60,7 +60,7 @@ from shoal.engine.commands import (
 from shoal.engine.launch import describe_exit
 from shoal.engine.machine import is_portable
 from shoal.engine.parcel import Parcel
-from shoal.engine.server import Server
+from shoal.engine.server import Exit, Server
 from shoal.engine.signals import Semaphore
 from shoal.errors import ContractError, WorkerDied, WorkerTimeout, shown
 
@@ -69,30 +69,43 @@ PARK_S = 0.02
 
 
 class Child:
-    """A process that a server started."""
+    """A process that a server starts. Its descriptor goes with this object."""
 
-    def __init__(self, server: Server, pid: int, pidfd: int | None) -> None:
-        self.pid, self._server, self._pidfd = pid, server, pidfd
-        if pidfd is not None:
-            self._poll = select.poll()
-            self._poll.register(pidfd, select.POLLIN)
+    _pidfd: int | None = None
+
+    def __init__(self, server: Server, number: int, fds: Sequence[int], deadline: float) -> None:
+        self._server, self._poll = server, select.poll()
+        self._exit: Exit | None = None
+        self._key, self.pid, self._pidfd = server.start(number, fds, deadline)
+        if self._pidfd is not None:
+            self._poll.register(self._pidfd, select.POLLIN)
 
     def is_alive(self) -> bool:
         if self._pidfd is not None:
             return not self._poll.poll(0)
-        return not self._server.has_exited(self.pid)
+        return self._learn_exit(0.0) is None
 
     def kill(self) -> None:
-        self._server.kill(self.pid)
+        if self._pidfd is not None:  # a server that is stopped or dead must not keep it alive
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._server.kill(self._key)  # and its children with it
 
-    def outcome(self) -> tuple[int | None, str]:
+    def outcome(self) -> Exit:
         """How it ended (a wait status), and its last words."""
-        return self._server.exit_of(self.pid)
+        return self._learn_exit(2.0) or (None, "")
+
+    def _learn_exit(self, timeout_s: float) -> Exit | None:
+        if self._exit is None:
+            self._exit = self._server.exit_of(self._key, timeout_s)
+        return self._exit
 
     def close(self) -> None:
         if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
+            pidfd, self._pidfd = self._pidfd, None
+            os.close(pidfd)
+
+    __del__ = close
 
 
 class ForkedChild:
@@ -130,12 +143,12 @@ class ForkedChild:
 class WorkerSignals:
     """The semaphores and words of one worker process, made for it alone."""
 
-    def __init__(self, header: Header, number: int, spin_s: float) -> None:
-        header.clear(number)
+    def __init__(self, header: Header, block: int, spin_s: float) -> None:
+        header.clear(block)
         portable = is_portable()
-        places = [None if portable else header.place(number, k) for k in (0, 1)]
+        places = [None if portable else header.place(block, k) for k in (0, 1)]
         self.go, self.done = (Semaphore.create(place) for place in places)
-        self.words, self.spin_s = header.words(number), spin_s
+        self.words, self.spin_s = header.words(block), spin_s
         self.words[MARK_PHASE], self.words[MARK_ENV] = PHASES.index("start"), NOBODY
 
     def names(self) -> tuple[str, ...]:
