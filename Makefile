@@ -24,7 +24,7 @@ test: $(READY) ## the tests, except the slow ones
 	@$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) $(ARGS)
 
 test-slow: $(READY) ## the tests marked slow
-	@$(BIN)/python -m pytest -q -m slow -o timeout=600 -o faulthandler_timeout=660 $(ARGS)
+	@$(BIN)/python -m pytest -q -m slow -n $(JOBS) -o timeout=600 -o faulthandler_timeout=660 $(ARGS)
 
 test-faults: $(READY) ## the fault suite in full; its figures go into docs/reliability.md
 	@SHOAL_FAULTS=full $(BIN)/python -m pytest -q tests/faults -o timeout=900 -o faulthandler_timeout=960 $(ARGS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -30,6 +32,24 @@ SETTINGS = [
 ISOLATED = [setting for setting in SETTINGS if setting.backend == "process"]
 
 Make = Callable[..., shoal.VectorEnv]
+
+PORTABLE_KEPT = 5
+"""One in so many tests of the portable path is run by `make test`, the others by `make test-slow`:
+each starts interpreters, and all of them take as long as the rest together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    portable = [item for item in items if "portable" in item.name]
+    for item in portable:
+        if zlib.crc32(item.nodeid.encode()) % PORTABLE_KEPT:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heed_ctrl_c() -> None:
+    """A test run in the background ignores Ctrl-C, and so would every program that it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -84,6 +84,23 @@ def test_what_has_branched_can_be_replayed(setting: Setting) -> None:
             assert "restarted" not in results[4]
 
 
+def test_branches_have_the_attributes_of_their_origin(make: Make, setting: Setting) -> None:
+    policy = {"on_failure": "replay"} if setting.backend == "process" else {}
+    envs = make(world, NUM_ENVS, **policy)
+    envs.reset(seed=1)
+    envs.set_attr("bonus", 3.0, env_ids=TARGETS)  # which the origin has as it was built
+    envs.step(draw(envs, 0, alike=False))
+    envs.branch(ORIGIN, TARGETS)
+    assert envs.get_attr("bonus") == (0.0,) * NUM_ENVS
+    for step in (1, 2):
+        results = envs.step(draw(envs, step, alike=True))
+        assert_alike(results)
+        assert "restarted" not in results[4]
+        if setting.backend == "process":
+            os.kill(envs._pool.workers[-1].pid, signal.SIGKILL)
+        assert envs.get_attr("bonus") == (0.0,) * NUM_ENVS
+
+
 def test_what_keeps_more_than_its_generator_cannot_branch(make: Make) -> None:
     envs = make(CountingWorld, 3)
     envs.reset(seed=0)

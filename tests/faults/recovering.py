@@ -151,12 +151,16 @@ class Shadow:
 
     def reset(self, seed: int | None = None) -> Any:
         if self.is_fresh and seed is None:
-            seed = env_seed(self.run_seed, self.env_id, self.restarts)
+            seed = self._fresh_seed()
         self.is_over = self.is_fresh = self.is_lost = False
         self.last, _ = self.world.reset(seed=seed)
         return self.last
 
+    def _fresh_seed(self) -> int | None:
+        return env_seed(self.run_seed, self.env_id, self.restarts)
+
     def was_restarted(self, restarts: int, *, while_sent: bool) -> None:
+        self._seed_before = self._fresh_seed() if self.is_fresh else None
         self.restarts = restarts
         self.is_lost, self.is_fresh = not self.is_over, True
         self.may_be_late = while_sent
@@ -198,6 +202,7 @@ class Shadow:
             assert self.mode == "next_step"
             if self.may_be_late:
                 self.is_fresh = False
+                return (self.reset(self._seed_before), 0.0, False, False), None
             return (self.reset(), 0.0, False, False), None
         self.last, reward, terminated, truncated, _ = self.world.step(action)
         self.steps += 1

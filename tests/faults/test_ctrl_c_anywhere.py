@@ -84,13 +84,15 @@ class Watched:
         """One step of all, checked."""
         before, lengths, actions = self.records(), self.envs.get_attr("_length"), self.actions()
         never = np.zeros(self.envs.num_envs, dtype=np.bool_)
-        observations, rewards, _, truncations, infos = self.envs.step(actions)
+        observations, rewards, terminations, truncations, infos = self.envs.step(actions)
         after = self.records()
         for i, action in enumerate(actions.tolist()):
             was, now = before[i], after[i]
             if truncations[i] and infos.get("restarted", never)[i]:
                 assert rewards[i] == 0.0
                 continue
+            if (terminations[i] or truncations[i]) and now.seed == -1:  # it has moved since
+                now = decode(observations[i])
             assert decode(observations[i]) == now
             if was.step >= lengths[i]:  # it was at its end, and this step has reset it
                 assert (now.tag, now.step, now.heard, rewards[i]) == (was.tag, 0, 0, 0.0)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import shoal
 from conftest import ISOLATED, Make, Setting
 from faults.conftest import Record
 from shoal import ConfigError, EnvRaised
@@ -189,3 +193,19 @@ def test_environments_that_differ_are_refused_naming_the_key(make: Make) -> None
     other[1] = functools.partial(CountingWorld, 0, action="box")
     with pytest.raises(ConfigError, match="action space of env 1 differs"):
         make(other)
+
+
+def test_an_exception_that_only_the_worker_knows_comes_back_whole(tmp_path: Path) -> None:
+    (tmp_path / "simulator_errors.py").write_text("class LicenceError(Exception): pass\n")
+
+    class Licensed(CountingWorld):
+        def step(self, action: Any) -> Any:
+            sys.path.append(str(tmp_path))
+            raise importlib.import_module("simulator_errors").LicenceError("no licence")
+
+    with shoal.make(Licensed, 2, backend="process", num_workers=1) as envs:
+        envs.reset(seed=30)
+        with pytest.raises(EnvRaised, match="env 0 raised LicenceError in step") as caught:
+            envs.step(np.zeros(2, dtype=np.int64))
+        assert caught.value.env_ids == (0,)
+        assert "simulator_errors.LicenceError: no licence" in str(caught.value.__cause__)

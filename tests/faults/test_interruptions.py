@@ -16,8 +16,10 @@ import pytest
 
 import shoal
 from conftest import Make, Setting
+from faults.recovering import infos_of
 from shoal import ConfigError, ContractError, Faults, WorkerDied, WorkerTimeout
 from shoal.testing import CountingWorld
+from shoal.vector.gym import AsyncVectorEnv
 
 NUM_ENVS = 4
 SRC = str(Path(shoal.__file__).parents[1])
@@ -147,6 +149,71 @@ def test_a_second_thread_gets_an_error_not_an_answer(make: Make) -> None:
     thread.join()
     assert any("another thread" in problem for problem in problems)
     assert envs.call("tag") == (0, 1)
+
+
+def test_a_second_thread_cannot_begin_or_end_anothers_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, gate = threading.Event(), threading.Event()
+
+    class Waiting(CountingWorld):
+        def step(self, action: Any) -> Any:
+            assert gate.wait(5)
+            return super().step(action)
+
+    with AsyncVectorEnv([Waiting], backend="thread") as envs:
+        pool, zero = envs._pool, np.zeros(1, dtype=np.int64)
+        envs.reset(seed=0)
+        envs.step_async(zero)
+        wait = pool._traffic.has_answered
+        monkeypatch.setattr(
+            pool._traffic, "has_answered", lambda *args: inside.set() or wait(*args)
+        )
+        thread = threading.Thread(target=envs.step_wait)
+        thread.start()
+        assert inside.wait(5)
+        with pytest.raises(ContractError, match="another thread"):
+            pool.start_step(zero)
+        with pytest.raises(ContractError, match="another thread"):
+            pool.finish()
+        gate.set()
+        thread.join()
+        assert envs.step(zero)[0][0, 4] == 2
+
+
+@pytest.mark.parametrize("backend", ["thread", "process"])
+@pytest.mark.parametrize("kind", [AsyncVectorEnv, shoal.make])
+def test_infos_have_their_names_after_ctrl_c_between_two_workers(
+    kind: Any, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Labelled(CountingWorld):
+        """Each of its steps has an info that no step before it had."""
+
+        min_steps = max_steps = 20
+
+        def step(self, action: Any) -> Any:
+            *results, _ = super().step(action)
+            return *results, {f"step {self._record.step}": float(self.tag)}
+
+    worlds = [functools.partial(Labelled, tag) for tag in range(2)]
+    with kind(worlds, backend=backend, num_workers=2) as envs:
+        envs.reset(seed=0)
+        envs.step(np.zeros(2, dtype=np.int64))
+        traffic = envs._pool._traffic
+        launch = traffic.launch
+
+        def launch_first(seat: Any, *args: Any) -> None:
+            if seat.index:
+                raise KeyboardInterrupt
+            launch(seat, *args)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(traffic, "launch", launch_first)
+            envs.step(np.zeros(2, dtype=np.int64))
+        for _ in range(4):
+            infos = envs.step(np.zeros(2, dtype=np.int64))[4]
+            records = envs.call("record")
+            expected = [{f"step {record.step}": float(record.tag)} for record in records]
+            assert infos_of(infos, [0, 1]) == expected
+        assert [record.step for record in records] == [6, 5]
 
 
 def test_a_fork_of_the_caller_may_not_use_them() -> None:

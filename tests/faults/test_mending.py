@@ -164,3 +164,25 @@ def test_one_whose_budget_is_spent_leaves_its_mates_where_they_are(
     assert [records[i].step for i in MATES] == [3] * len(MATES)
     journal = envs._pool.books.journal
     assert [journal.length(i) for i in MATES] == [3] * len(MATES)
+
+
+def test_one_that_could_not_be_rebuilt_is_never_stepped_again(make: Make, tmp_path: Path) -> None:
+    script = [("step 2", "raise"), ("construct", "raise"), ("construct", "raise")]
+    envs = make(cast(NUM_ENVS, CULPRIT, tmp_path, script), **lenient(max_restarts=2))
+    envs.reset(seed=1)
+    steps(envs, "next_step", 1)
+    with pytest.raises(EnvRaised, match=f"env {CULPRIT} raised ValueError in construct"):
+        steps(envs, "next_step", 1)
+    for _ in range(2):
+        with pytest.raises(EnvRaised, match=f"env {CULPRIT} raised .*not built again"):
+            steps(envs, "next_step", 1)
+
+
+def test_options_for_the_next_reset_leave_a_restart_its_seed(make: Make, tmp_path: Path) -> None:
+    envs = make(cast(NUM_ENVS, CULPRIT, tmp_path, [("step 3", "raise")]), **lenient())
+    envs.reset(seed=1)
+    steps(envs, "next_step", 3)
+    envs.set_next_reset([CULPRIT], options={"task": 5})
+    record = decode(steps(envs, "next_step", 1)[0][0][CULPRIT])
+    assert (record.seed, record.task) == (env_seed(1, CULPRIT, 1), 5)
+    assert envs._pool.books.journal.entries[CULPRIT].args.seed == record.seed

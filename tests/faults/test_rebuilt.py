@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import shoal
 from faults.conftest import Record
-from faults.recovering import kill_worker, worlds
+from faults.recovering import cast, kill_worker, worlds
 from shoal.seeding import env_seed
 from shoal.testing import CountingWorld
 from shoal.testing.worlds import decode
@@ -132,3 +133,58 @@ def test_a_death_while_a_reset_is_planned_plans_it(on_failure: str) -> None:
         assert envs.stats()["num_incidents"] == 1
         tasks = {decode(step(envs, turn % 7)[0][3]).task for turn in range(30)}
         assert 5 in tasks
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_options_for_the_next_reset_leave_a_restart_its_seed(sent: bool) -> None:
+    with make("restart") as envs:
+        envs.reset(seed=3)
+        step(envs)
+        if sent:  # what the death is noticed by
+            envs.send([0], env_ids=[0])
+        kill_worker(envs, 0)
+        envs.set_next_reset([1], options={"task": 5})
+        if sent:
+            envs.recv()
+        while not step(envs)[3][1]:
+            pass
+        step(envs)
+        args = envs._pool.books.journal.entries[1].args
+        assert (args.seed, args.options) == (env_seed(3, 1, 1), {"task": 5})
+        assert envs.np_random_seed[1] == args.seed
+        assert envs.call("record")[1].task == 5
+
+
+@pytest.mark.parametrize("what", ["set_attr", "plan"])
+def test_what_is_set_is_kept_though_ctrl_c_comes_while_it_is_written_down(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with make("restart") as envs:
+        envs.reset(seed=3)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(envs._pool.books.journal, what, interrupt)
+            if what == "set_attr":
+                envs.set_attr("bonus", 7.0)
+            else:
+                envs.set_next_reset(range(NUM_ENVS), options={"task": 5})
+        step(envs)
+        for worker in range(2):
+            kill_worker(envs, worker)
+        assert step(envs)[3].all()
+        step(envs)
+        if what == "set_attr":
+            assert envs.get_attr("bonus") == (7.0,) * NUM_ENVS
+        else:
+            assert [record.task for record in envs.call("record")] == [5] * NUM_ENVS
+
+
+def test_a_reset_that_is_taken_again_has_the_seed_of_the_latest_restart(tmp_path: Path) -> None:
+    script = [("step", "sigkill"), ("reset", "sigkill")]
+    with shoal.make(cast(1, 0, tmp_path, script), backend="process", autoreset="disabled") as envs:
+        envs.reset(seed=5)
+        envs.step(np.zeros(1, dtype=np.int64))
+        observations, _ = envs.reset_envs([0])
+    assert decode(observations[0]).seed == env_seed(5, 0, 2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import shoal
 from conftest import Make, Setting
 from faults.conftest import Record
 from shoal import ConfigError, ContractError, EnvRaised
+from shoal.engine.commands import Build
 from shoal.testing import CountingWorld, decode
 from trace_of import assert_same
 
@@ -168,3 +171,56 @@ def test_what_cannot_be_resized_says_so(make: Make) -> None:
     envs.recv()
     assert len(envs.resize(num_envs=2)[0]) == 0
     assert envs.step(np.zeros(2, dtype=np.int64))[0].shape[0] == 2
+
+
+def test_workers_that_started_long_ago_have_time_to_attach_again() -> None:
+    many = 3000  # so that it takes a while
+    with shoal.make(CountingWorld, many, backend="process", num_workers=1) as envs:
+        envs.reset(seed=0)
+        envs._pool.workers[0]._deadline = time.monotonic() - 1.0
+        envs.resize(many - 1)
+        stats = envs.stats()
+        assert (stats["restarts"], stats["timeouts"]) == (0, 0)
+
+
+def test_one_that_never_closes_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clinging(CountingWorld):
+        def close(self) -> None:
+            if self.tag == 2:
+                threading.Event().wait()
+
+    monkeypatch.setattr("shoal.engine.backends.process.outside.CLOSE_TIMEOUT_S", 0.3)
+    worlds = [functools.partial(Clinging, tag, history=False) for tag in range(3)]
+    with shoal.make(worlds, backend="process", num_workers=1, on_failure="replay") as envs:
+        envs.reset(seed=0)
+        before = envs.step(actions(0, 3))[0]
+        envs.resize(2)
+        observations, *_, infos = envs.step(actions(1, 2))
+        assert [decode(row).seed for row in observations] == [
+            decode(row).seed for row in before[:2]
+        ]
+        assert [decode(row).step for row in observations] == [2, 2]
+        assert "restarted" not in infos
+        (incident,) = envs.stats()["incidents"]
+        assert (incident["kind"], incident["phase"], incident["env_id"]) == ("hung", "close", None)
+
+
+def test_more_workers_than_find_room_are_refused_before_anyone_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.engine.backends.process._ROOM_FOR_WORKERS", 2)
+    with shoal.make(world, 4, backend="process", num_workers=1) as envs:
+        envs.reset(seed=0)
+        before = envs.step(actions(0, 4))[0]
+        with pytest.raises(ConfigError, match="3 workers are more than this pool has room for"):
+            envs.resize(num_envs=3, num_workers=3)
+        assert envs.num_envs == 4
+        after = envs.step(actions(1, 4))[0]
+        assert [decode(row).step for row in after] == [decode(row).step + 1 for row in before]
+
+
+def test_a_worker_whose_number_finds_no_room_is_refused() -> None:
+    with shoal.make(world, 1, backend="process") as envs:
+        build = Build(envs._pool.plan.assign(256, ()))
+        with pytest.raises(ConfigError, match="257 workers are more than this pool has room for"):
+            envs._pool.backend.launch([build], lambda worker: None)

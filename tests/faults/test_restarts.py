@@ -64,7 +64,7 @@ def sending_run(shadows: Shadows, kills: int, within_s: float, steps: int) -> No
             shadows.reset_ended(received)
             idle.update(received)
     if idle != set(range(NUM_ENVS)):
-        shadows.recv(NUM_ENVS - len(idle))
+        shadows.reset_ended(shadows.recv(NUM_ENVS - len(idle)))
     for _ in range(2):  # a kill that nobody waited for is noticed now, and then told
         shadows.send(range(NUM_ENVS))
         shadows.reset_ended(shadows.recv(NUM_ENVS))

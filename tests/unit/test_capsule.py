@@ -618,7 +618,7 @@ def test_what_a_capsule_is_made_of_goes_with_the_number_of_its_format() -> None:
         "kind phase cause trace worker env_id factory attributes seed num_episodes episode "
         "action reset call generator mode check_finite"
     )
-    assert ResetArgs._fields == ("seed", "options")
+    assert ResetArgs._fields == ("seed", "options", "is_derived")
 
 
 def test_only_the_newest_are_kept_and_nothing_else_is_touched(

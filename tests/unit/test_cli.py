@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import shoal
 from shoal.cli import main
 
 
@@ -55,3 +57,35 @@ def test_it_runs_as_a_module() -> None:
         [sys.executable, "-m", "shoal", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("shoal 0.")
+
+
+@pytest.fixture
+def open_to_all(tmp_path: Path) -> Path:
+    """A folder where every user of the machine may put modules."""
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for name in ("zipfile.py", "planted.py"):
+        (folder / name).write_text("raise SystemExit('code of another user')\n")
+    return folder
+
+
+@pytest.mark.parametrize("arguments", [("replay", "some.capsule"), ("check", "planted:make")])
+def test_modules_in_a_folder_open_to_all_are_not_used(
+    arguments: tuple[str, str], open_to_all: Path
+) -> None:
+    (open_to_all / "some.capsule").write_bytes(b"nothing")
+    (open_to_all / "some.capsule").chmod(0o600)
+    # As the installed command: Python itself does not look in the working folder then.
+    program = "import sys; from shoal.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, *arguments],
+        cwd=open_to_all,
+        env=os.environ | {"PYTHONPATH": str(Path(shoal.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert f"modules in {open_to_all} are not used" in done.stderr
+    assert "code of another user" not in done.stderr

@@ -20,6 +20,7 @@ from gymnasium.vector import AutoresetMode
 import shoal
 from shoal.errors import ConfigError, ContractError, EnvRaised
 from shoal.testing import CountingWorld
+from shoal.vector.gym import AsyncVectorEnv
 from shoal.vector.make import AUTORESET, as_mode
 
 STARTS = {
@@ -335,3 +336,21 @@ def test_an_explicit_seed_comes_before_that_of_make() -> None:
     with shoal.make(CountingWorld, 2, backend="serial", seed=40) as envs:
         first, _ = envs.reset(seed=7)
         assert first[:, 0].tolist() == [7, 8]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [{"step_timeout_s": 5.0}, {"faults": shoal.Faults(max_worker_rss_mb=1000.0)}],
+    ids=["step_timeout_s", "max_worker_rss_mb"],
+)
+def test_a_drop_in_refuses_limits_that_threads_cannot_keep(
+    limit: dict[str, Any], started: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match="needs workers"):
+        AsyncVectorEnv([CountingWorld], backend="thread", **limit)
+    assert not started
+
+
+def test_a_drop_in_refuses_a_negative_time_limit() -> None:
+    with pytest.raises(ConfigError, match="step_timeout_s"):
+        AsyncVectorEnv([CountingWorld], step_timeout_s=-5.0)

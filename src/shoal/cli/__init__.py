@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Protocol
 
 from shoal import __version__
 from shoal.cli import check, replay
+from shoal.engine.machine import is_trusted
 from shoal.errors import ShoalError
 
 
@@ -35,8 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.SUMMARY))
     given = parser.parse_args(arguments)
+    _look_here()
     try:
         return COMMANDS[given.command].run(given)
     except ShoalError as problem:
         print(f"shoal {given.command}: {problem}", file=sys.stderr)
         return 2
+
+
+def _look_here() -> None:
+    """Find the user's modules in the working folder, after all others."""
+    here = os.getcwd()
+    if is_trusted(here):
+        sys.path.append(here)
+    else:
+        print(f"shoal: modules in {here} are not used: all users may write there", file=sys.stderr)

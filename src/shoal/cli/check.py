@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from dataclasses import replace
 
 from shoal.testing import check_env
@@ -21,7 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    sys.path.insert(0, os.getcwd())  # as `python -m` would find the user's module
     factory = resolve(given.env).factories[0]
     report = check_env(factory, episodes=given.episodes, steps=given.steps, seed=given.seed)
     print(replace(report, subject=given.env))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
-import os
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -55,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    sys.path.insert(0, os.getcwd())  # as `python -m` would find the user's module
     about = capsules.describe(given.file)
     _introduce(about, given.verbose)
     capsule = capsules.read(given.file)

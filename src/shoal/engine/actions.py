@@ -5,7 +5,7 @@ Parts of actions that have no row, and whole actions that do not fit theirs, go 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from gymnasium.vector.utils import batch_space, iterate
 from shoal.engine.rows import Rows
 from shoal.errors import ContractError, shown
 from shoal.layout import Array, Layout, Leaf, casts_without_loss
+
+_FEW, _MOST_IN_A_SET = 96, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ class ActionWriter:
             for k, leaf in enumerate(self._layout.arrays)
             if strict and (limits := _limits(leaf)) is not None
         }
+        self._is_plain = self._layout.is_plain and not self._layout.has_objects
+        if self._is_plain:
+            leaf = self._layout.arrays[0]
+            self._dtype, self._shape = leaf.dtype, (self._num_envs, *leaf.shape)
+            self._is_within = _range_test(leaf, self._num_envs) if strict else _is_anything
 
     def write(
         self, env_ids: Sequence[int] | None, actions: Any, ignored: Array
@@ -72,6 +79,8 @@ class ActionWriter:
         Where not strict, actions of another dtype or shape than their space's are handed to the
         environments untouched (as `Loose`), which is what Gymnasium does.
         """
+        if env_ids is None and self._write_plain(actions):
+            return None
         layout = self._layout
         count = self._num_envs if env_ids is None else len(env_ids)
         if not self._strict and not self._fits(actions, count):
@@ -94,6 +103,19 @@ class ActionWriter:
         ]
         ids = range(count) if env_ids is None else env_ids
         return dict(zip(ids, zip(*objects, strict=True), strict=True))
+
+    def _write_plain(self, actions: Any) -> bool:
+        """Write the usual: one array of just the right kind. Whether that is what it was."""
+        if (
+            not self._is_plain
+            or type(actions) is not np.ndarray
+            or actions.dtype != self._dtype
+            or actions.shape != self._shape
+            or not self._is_within(actions)
+        ):
+            return False
+        self._arrays[0][...] = actions
+        return True
 
     def _fits(self, actions: Any, count: int) -> bool:
         if self._layout.has_objects:
@@ -138,6 +160,30 @@ def _limits(leaf: Leaf) -> tuple[Any, Any] | None:
     if isinstance(space, spaces.MultiDiscrete):
         return space.start, space.start + space.nvec - 1
     return (0, 1) if isinstance(space, spaces.MultiBinary) else None
+
+
+def _is_anything(array: Array) -> bool:
+    return True
+
+
+def _range_test(leaf: Leaf, count: int) -> Callable[[Array], bool]:
+    """The quickest way to tell whether so many values of a leaf are all in range.
+
+    For 8 numbers a set takes 0.2 us and NumPy 2.4 us; for 256 of them 3.4 us and 1.2 us.
+    """
+    limits = _limits(leaf)
+    if limits is None:
+        return _is_anything
+    low, high = limits
+    if not isinstance(leaf.space, spaces.Discrete):
+        return lambda array: bool(((array >= low) & (array <= high)).all())
+    if count <= _FEW and high - low < _MOST_IN_A_SET:
+        contains = frozenset(range(low, high + 1)).issuperset
+        return lambda array: contains(array.tolist())
+    if low == 0:  # as numbers without a sign negative ones are too large
+        unsigned, largest = np.dtype(f"u{leaf.dtype.itemsize}"), np.maximum.reduce
+        return lambda array: bool(largest(array.view(unsigned)) <= high)
+    return lambda array: bool(array.min() >= low and array.max() <= high)
 
 
 def _fit(leaf: Leaf, part: Any, count: int) -> Array:

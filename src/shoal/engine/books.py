@@ -6,7 +6,7 @@ its next step. They are brought up to date when flights have landed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.engine import generators
 from shoal.engine.actions import ActionWriter, each_action
-from shoal.engine.commands import PlanReset, Recovery, Reset, SetAttr, Step
+from shoal.engine.commands import Command, PlanReset, Recovery, Reset, SetAttr, Step
 from shoal.engine.journal import Journal
 from shoal.engine.plan import PoolPlan
 from shoal.engine.results import Reader
@@ -60,6 +60,13 @@ class Books:
         books._any_resets_next = bool(books.resets_next.any())
         return books
 
+    def ask(self, seat: Seat, env_ids: Sequence[int]) -> int:
+        """Mark those of a worker's environments that its next step is for; the first one's slot."""
+        asked, slots = self.rows.asked, self.slots.next_for(env_ids)
+        asked[list(seat.env_ids)] = 0
+        asked[list(env_ids)] = [1 + slot for slot in slots]
+        return slots[0]
+
     def record(self, landed: Sequence[tuple[Seat, Flight]], witness: Witness) -> None:
         """Write down what environments have done, unless it failed."""
         stepped: list[int] = []
@@ -72,11 +79,8 @@ class Books:
                 objects.update(command.objects or {})
             elif type(command) is Reset:
                 self._record_reset(command, failed, witness)
-            elif type(command) is SetAttr:
-                values = {i: v for i, v in command.values.items() if i not in failed}
-                self.journal.set_attr(command.name, values)
-            elif type(command) is PlanReset:
-                self.journal.plan({i: a for i, a in command.args.items() if i not in failed})
+            else:
+                self._record_wish(command, failed)
         if stepped:
             everyone = len(stepped) == self.num_envs and not landed[0][1].sent
             self._record_step(None if everyone else stepped, objects, witness)
@@ -98,6 +102,16 @@ class Books:
                 self.journal.begin([i for i in command.args if i in ids], command.args)
                 self.resets_next[ids] = False
                 self.distrust(ids)
+            else:
+                self._record_wish(command, flight.failed)
+
+    def _record_wish(self, command: Command, failed: set[int]) -> None:
+        """What the caller wants of environments; written down twice it is the same."""
+        if type(command) is SetAttr:
+            values = {i: v for i, v in command.values.items() if i not in failed}
+            self.journal.set_attr(command.name, values)
+        elif type(command) is PlanReset:
+            self.journal.plan({i: a for i, a in command.args.items() if i not in failed})
 
     def _record_step_again(self, env_ids: Sequence[int], slots: Any) -> None:
         self.slots.put(env_ids, slots)
@@ -173,12 +187,14 @@ class Books:
             env_id, self.slots.of_one(env_id), self.reader.objects_of(env_id)
         )
 
-    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
-        """Other environments are now where this one is."""
+    def branch(
+        self, env_id: int, into_ids: Sequence[int], attributes: Mapping[int, Mapping[str, Any]]
+    ) -> None:
+        """Other environments are now where this one is; their episodes began with these."""
         if not into_ids:
             return
         self.slots.turn(into_ids)
-        self.journal.branch(env_id, into_ids)
+        self.journal.branch(env_id, into_ids, attributes)
         self.reader.branch(env_id, into_ids)
         self.resets_next[into_ids] = self.resets_next[env_id]
         self._any_resets_next = bool(self.resets_next.any())

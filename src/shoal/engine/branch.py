@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from shoal.engine.commands import Restore
+from shoal.engine.commands import Call, Restore
 from shoal.errors import ContractError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def branch(pool: Pool, env_id: int, into_ids: Sequence[int]) -> None:
         target: replace(
             origin,
             slot=slot,
+            attributes={**_attributes(pool, env_id, target), **origin.attributes},
             next_reset=books.journal.entries[target].planned,
             num_episodes=books.journal.entries[target].num_episodes + 1,
         )
@@ -41,7 +42,8 @@ def branch(pool: Pool, env_id: int, into_ids: Sequence[int]) -> None:
     problems = {}
     for seat, part in pool.by_seat(how):
         problems.update(pool.ask(seat, Restore(part)))
-    books.branch(env_id, [target for target in into_ids if not problems[target]])
+    there = [target for target in into_ids if not problems[target]]
+    books.branch(env_id, there, {target: how[target].attributes for target in there})
     failed = [target for target in into_ids if problems[target]]
     if failed:
         for seat, lost in pool.by_seat({i: pool.supervisor.restart_of(i) for i in failed}):
@@ -51,3 +53,10 @@ def branch(pool: Pool, env_id: int, into_ids: Sequence[int]) -> None:
             f"{problems[failed[0]]}. Only environments that follow from generator, options and "
             f"actions alone can branch. Lost, and restarted with their next step: {failed}."
         )
+
+
+def _attributes(pool: Pool, env_id: int, target: int) -> dict[str, Any]:
+    """What the caller has set on the target and not on the origin, as the origin has it."""
+    journal, seat = pool.books.journal, pool.owner[env_id]
+    names = journal.attributes_of(target).keys() - journal.attributes_of(env_id).keys()
+    return {name: pool.ask(seat, Call(name, (), {}, [env_id]))[env_id] for name in sorted(names)}

@@ -33,6 +33,7 @@ from shoal.engine.commands import (
     ResetArgs,
     SetAttr,
 )
+from shoal.engine.machine import is_trusted
 from shoal.errors import ConfigError, shown
 from shoal.seeding import Seed
 
@@ -276,8 +277,7 @@ def read(path: str | os.PathLike[str]) -> Capsule:
 
 def _is_wanted(entry: str) -> bool:
     """Whether to look for modules there too: not where every user of the machine may put some."""
-    is_safe = os.path.isdir(entry) and not os.stat(entry).st_mode & stat.S_IWOTH
-    return is_safe and entry not in sys.path
+    return entry not in sys.path and is_trusted(entry)
 
 
 @contextlib.contextmanager

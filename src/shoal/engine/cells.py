@@ -26,7 +26,7 @@ from shoal.engine import generators
 from shoal.engine.commands import Episode, Recovery, ResetArgs
 from shoal.engine.infos import InfoWriter
 from shoal.engine.retrace import difference, number, retrace
-from shoal.engine.rows import Rows
+from shoal.engine.rows import NO_EPISODE, Rows
 from shoal.errors import ConfigError, ContractError
 from shoal.layout import Array, Layout, Note, Writer
 from shoal.seeding import Seed
@@ -42,9 +42,33 @@ _RESET_FIRST = (
     'reset(options={"reset_mask": terminations | truncations}).'
 )
 
+_RESET_TOGETHER = (
+    "envs {} to {} are in one vector environment, which had to be rebuilt: none of them can be "
+    "reset alone before all have been told. Reset all of them, or step first."
+)
+
 
 class EpisodeOver(ContractError):
     """Stepped on after an episode's end, where nothing resets by itself."""
+
+
+class Shut:
+    """Stands where an environment was closed and could not be built again."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def step(self, action: Any) -> Any:
+        raise RuntimeError("this environment was closed after a failure and not built again.")
+
+    def reset(self, **_: Any) -> Any:
+        return self.step(None)
+
+    def close(self) -> None:
+        pass
 
 
 class Desk(NamedTuple):
@@ -112,6 +136,11 @@ class Cell:
         self._writes = [writer.write for writer in self._writers]
         if desk.rows.shape.keeps_finals:
             self._final_writer = _row_writer(desk, layout, desk.rows.finals, env_id)
+
+    def shut(self) -> None:
+        """Its environment is closed, and there is no other."""
+        self.env = Shut(self.env)  # type: ignore[assignment]
+        self._step = self.env.step
 
     def reset(self, slot: int, args: Sequence[ResetArgs]) -> None:
         """Reset because the caller says so; forgets what was planned for the next reset."""
@@ -322,9 +351,14 @@ class BatchedCell:
             finals = desk.rows.finals
             self._finals = [_row_writer(desk, layout, finals, i) for i in self.env_ids]
 
+    def shut(self) -> None:
+        self.env = Shut(self.env)  # type: ignore[assignment]
+
     def reset(self, slot: int, args: Sequence[ResetArgs | None]) -> None:
         """Reset all rows, or, where some have None, the others through Gymnasium's mask."""
         chosen = [one for one in args if one is not None]
+        if self._reset_next is not None and len(chosen) < len(args):
+            raise EpisodeOver(_RESET_TOGETHER.format(self.env_ids[0], self.env_ids[-1]))
         options = chosen[0].options
         if any(one.options != options for one in chosen):
             raise ContractError(
@@ -353,7 +387,9 @@ class BatchedCell:
         if how.num_episodes:
             self.lost, self._reset_next = True, self._reset_next or how.next_reset or ResetArgs()
         k = env_id - self.env_ids[0]
-        self._returns[k], self._lengths[k] = how.episode_return, how.length
+        self._returns[k] = how.episode_return
+        # One that had ended already ends once more with the others, and that is no episode.
+        self._lengths[k] = how.length if how.is_lost else NO_EPISODE
         self._lost_objects[env_id] = how.objects
         return "it is part of a vector environment" if how.episode is not None else ""
 

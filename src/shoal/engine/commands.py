@@ -56,6 +56,8 @@ class ResetArgs(NamedTuple):
 
     seed: Seed = None
     options: dict[str, Any] | None = None
+    is_derived: bool = False
+    """Whether the seed is that of a restart, and not the caller's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ class Recovery:
 
 
 MARK_ENV, MARK_PHASE, MARK_SINCE_NS, MARK_STEP = range(4)
+NOBODY = -1
+"""What MARK_ENV says while none of the environments is at anything."""
 PHASES = (
     "idle",
     "start",
@@ -320,10 +324,10 @@ def failure_of(
     """An exception as it travels."""
     env_ids = env_ids or (getattr(error, "env_id", 0),)
     trace = "".join(traceback.format_exception(error))
-    return Failure(env_ids, phase, error, type(error).__name__, _text_of(error), trace)
+    return Failure(env_ids, phase, error, type(error).__name__, text_of(error), trace)
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as problem:

@@ -10,12 +10,11 @@ import time
 import weakref
 from collections.abc import Sequence
 
-from shoal.engine.backends import Backend, Worker
+from shoal.engine.backends import CLOSE_TIMEOUT_S, Backend, Worker
 from shoal.engine.commands import Build
 
 log = logging.getLogger("shoal")
 
-CLOSE_TIMEOUT_S = 5.0
 EXIT_TIMEOUT_S = 1.0
 """How long to wait when the program itself is ending."""
 _MOST_INTERRUPTIONS = 5

@@ -147,8 +147,10 @@ class Journal:
         for env_id, one in args.items():
             self.entries[env_id].planned = one
 
-    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
-        """Other environments have taken the steps of this one's episode."""
+    def branch(
+        self, env_id: int, into_ids: Sequence[int], attributes: Mapping[int, Mapping[str, Any]]
+    ) -> None:
+        """Other environments have taken the steps of this one's episode, with these attributes."""
         origin = self.entries[env_id]
         for target in into_ids:
             entry = self.entries[target]
@@ -158,7 +160,7 @@ class Journal:
                 seed=entry.seed,
                 num_episodes=entry.num_episodes + 1,
                 num_restarts=entry.num_restarts,
-                attributes=entry.attributes | origin.attributes,
+                attributes=dict(attributes[target]),
                 changes=list(origin.changes),
                 objects=dict(origin.objects),
             )
@@ -168,11 +170,16 @@ class Journal:
                 if array is not None:
                     array[target] = array[env_id]
 
+    def attributes_of(self, env_id: int) -> dict[str, Any]:
+        """What the caller has set, as it is now."""
+        entry = self.entries[env_id]
+        return entry.attributes | {name: value for _, name, value in entry.changes}
+
     def explicit(self, env_id: int, args: ResetArgs) -> ResetArgs:
         """What an explicit reset comes to: a restarted environment gets a seed of its own."""
         entry = self.entries[env_id]
-        if entry.is_fresh and args.seed is None:
-            return args._replace(seed=self._fresh_seed(env_id))
+        if entry.is_fresh and (args.seed is None or args.is_derived):
+            return args._replace(seed=self._fresh_seed(env_id), is_derived=True)
         return args
 
     def end(self, env_ids: Iterable[int]) -> None:
@@ -264,7 +271,7 @@ class Journal:
         entry = self.entries[env_id]
         return Recovery(
             slot=slot,
-            attributes=entry.attributes | {name: value for _, name, value in entry.changes},
+            attributes=self.attributes_of(env_id),
             next_reset=self._next_reset(env_id),
             num_episodes=entry.num_episodes,
             seed=entry.seed,

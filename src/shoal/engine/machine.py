@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import sys
 
 
@@ -68,3 +69,8 @@ def _cgroup_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | No
 def _words(root: str | os.PathLike[str], name: str) -> list[str]:
     with open(os.path.join(root, name)) as file:
         return file.read().split()
+
+
+def is_trusted(folder: str) -> bool:
+    """Whether modules may be looked for there: not where every user of the machine may put some."""
+    return os.path.isdir(folder) and not os.stat(folder).st_mode & stat.S_IWOTH

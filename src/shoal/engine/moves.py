@@ -65,6 +65,13 @@ def _move(pool: Pool, source: Seat, target: Seat, env_ids: Sequence[int]) -> Non
         _give_up(pool, target, staying)
         _stay(pool, staying, problems[staying[0]])
     moved = [env_id for env_id in how if not problems[env_id]]
+    if moved:
+        pool.note(
+            "moves",
+            f"env {moved[0]} has moved to worker {target.index}. Environments that move are built "
+            "anew between two episodes, with their generator and what set_attr gave them; whatever "
+            "else they or their wrappers had kept begins anew.",
+        )
     for env_id in moved:
         del pool.wishes[env_id]
         pool.owner[env_id] = target

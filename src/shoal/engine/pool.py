@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from shoal.engine import moves
-from shoal.engine.backends import Backend, Terms, Worker
+from shoal.engine.backends import CLOSE_TIMEOUT_S, Backend, Terms, Worker
 from shoal.engine.batch import Batch
 from shoal.engine.books import Books
 from shoal.engine.branch import branch
@@ -40,7 +40,7 @@ from shoal.engine.commands import (
     Step,
 )
 from shoal.engine.compare import check_spaces
-from shoal.engine.crew import CLOSE_TIMEOUT_S, EXIT_TIMEOUT_S, Crew
+from shoal.engine.crew import EXIT_TIMEOUT_S, Crew
 from shoal.engine.incident import leave_construction
 from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
@@ -52,6 +52,7 @@ from shoal.engine.supervisor import Supervisor
 from shoal.engine.traffic import Traffic
 from shoal.errors import (
     ClosedError,
+    ConfigError,
     ContractError,
     EnvRaised,
     ShoalError,
@@ -154,6 +155,11 @@ class Pool:
         self.check_spaces = functools.partial(
             check_spaces, built[0].spaces[0], self.plan.same_observation_space
         )
+        if self.together > 1 and self.plan.policy.max_worker_rss_mb is not None:
+            raise ConfigError(
+                "max_worker_rss_mb: a worker is replaced by moving its environments, and those of "
+                "a vector environment cannot be told apart. Leave it out."
+            )
         for seat, one in zip(self.seats, built, strict=True):
             seat.env_ids = one.env_ids
             self.check_spaces(one)
@@ -198,12 +204,16 @@ class Pool:
     @exclusive
     def step(self, actions: Any) -> Batch:
         """One step of every environment."""
-        self.start_step(actions)
-        self.finish()
+        self._start_step(actions)
+        self._finish()
         return self.step_results()
 
+    @exclusive
     def start_step(self, actions: Any) -> None:
         """Begin a step of every environment; `finish`, then `step_results`, end it."""
+        self._start_step(actions)
+
+    def _start_step(self, actions: Any) -> None:
         self._check_idle(None, "step")
         self._settle()
         objects = self.books.actions.write(None, actions, self.books.resets_next)
@@ -218,12 +228,16 @@ class Pool:
     @exclusive
     def reset(self, plan: ResetPlan, env_ids: Sequence[int] | None = None) -> ResetResults:
         """Reset these environments now; what all of them, or `env_ids`, look like then."""
-        self.start_reset(plan)
-        self.finish()
+        self._start_reset(plan)
+        self._finish()
         return self.reset_results(env_ids)
 
+    @exclusive
     def start_reset(self, plan: ResetPlan) -> None:
         """Begin to reset these environments; `finish`, then `reset_results`, end it."""
+        self._start_reset(plan)
+
+    def _start_reset(self, plan: ResetPlan) -> None:
         ids = list(plan)
         self._check_idle(ids, "reset")
         self._settle()
@@ -260,23 +274,31 @@ class Pool:
     def plan_reset(self, plan: ResetPlan) -> None:
         """What the next automatic reset of these environments uses, once."""
         self._check_idle(list(plan), "set_next_reset")
-        args = {i: ResetArgs(*how) for i, how in plan.items()}
+        self._settle()
+        self._free(dict.fromkeys(self.owner[i] for i in plan))  # who may have been restarted
+        args = {i: self.books.journal.explicit(i, ResetArgs(*how)) for i, how in plan.items()}
         self._start([(seat, PlanReset(part)) for seat, part in self.by_seat(args)])
-        self.finish()
+        self._finish()
 
     @exclusive
     def call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
     ) -> tuple[Any, ...]:
         """Call a method, or read an attribute, of each of these environments."""
-        self.start_call(name, args, kwargs, env_ids)
-        results = self.finish()
+        self._start_call(name, args, kwargs, env_ids)
+        results = self._finish()
         return tuple(results[env_id] for env_id in env_ids)
 
+    @exclusive
     def start_call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
     ) -> None:
         """Begin a call; `finish` gives its results by env id."""
+        self._start_call(name, args, kwargs, env_ids)
+
+    def _start_call(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
+    ) -> None:
         self._check_idle(env_ids, name)
         parts = self.by_seat(dict.fromkeys(env_ids))
         self._start([(seat, Call(name, args, kwargs, list(part))) for seat, part in parts])
@@ -286,12 +308,15 @@ class Pool:
         """Set an attribute of environments, each to its own value."""
         self._check_idle(list(values), "set_attr")
         self._start([(seat, SetAttr(name, part)) for seat, part in self.by_seat(values)])
-        self.finish()
+        self._finish()
 
     def _start(self, commands: Sequence[tuple[Seat, Command]]) -> None:
         """Hand commands to workers, after what these are at; to all of them or to none."""
         self._settle()
         self._free(seat for seat, _ in commands)
+        for seat, command in commands:
+            if not (type(command) is Step and command.is_light):
+                seat.worker.prepare(command)
         self._begun = time.perf_counter()
         for seat, command in commands:
             try:
@@ -314,6 +339,7 @@ class Pool:
                 self._traffic.has_answered(seat, None)
                 self._land([seat])
 
+    @exclusive
     def await_started(self, timeout_s: float | None) -> bool:
         """Whether all workers have answered, waiting at most so long."""
         deadline = None if timeout_s is None else time.perf_counter() + timeout_s
@@ -323,41 +349,66 @@ class Pool:
                 return False
         return True
 
+    @exclusive
     def finish(self) -> dict[int, Any]:
         """Wait for the answers and take all of them; then raise what went wrong, if anything.
 
         Returns the results of calls.
         """
-        results = self._finish()
+        return self._finish()
+
+    def _finish(self) -> dict[int, Any]:
+        results = self._land_started()
         self.wait_s += time.perf_counter() - self._begun
         if self._troubles:
-            self.books.reader.forget()
+            self._forget()
             self._raise_troubles()
         self._look_after_seats()
         return results
 
     def _look_after_seats(self) -> None:
         """Replace workers that have grown too large, and let environments move."""
-        if self.plan.policy.max_worker_rss_mb is not None:
-            recycle(self, self.plan.policy.max_worker_rss_mb)
-        if self.wishes:
-            moves.carry_out(self, list(self.wishes))
+        with self._keeping_house():
+            if self.plan.policy.max_worker_rss_mb is not None:
+                recycle(self, self.plan.policy.max_worker_rss_mb)
+            if self.wishes:
+                moves.carry_out(self, list(self.wishes))
+
+    @contextlib.contextmanager
+    def _keeping_house(self) -> Iterator[None]:
+        """What nobody has asked for must not cost anyone a result: it is told, and tried again."""
+        try:
+            yield
+        except (ShoalError, OSError) as problem:
+            self._is_in_order = False
+            self.note("house", f"environments could not be moved between workers: {problem}")
 
     def ask(self, seat: Seat, command: Command) -> dict[int, Any]:
-        """Have one worker do something, now; its results, or what went wrong raised."""
+        """Have one worker do something, now; its results, or what went wrong raised.
+
+        What went wrong in a step that was sent, and came back meanwhile, is kept for `recv`.
+        """
         self._start([(seat, command)])
-        results = self._finish()
-        self._raise_troubles()
+        others, self._troubles = self._troubles, []
+        try:
+            results = self._land_started()
+            self._raise_troubles()
+        finally:
+            self._troubles = others + self._troubles
         return results
 
     def _settle(self) -> None:
         """Take, and forget, the answers to a call that was interrupted before it was finished."""
         if self._started():
-            self._finish()
-            self.books.reader.forget()
+            self._land_started()
+            self._forget()
             self._troubles.clear()
         if not self._is_in_order:
             self._put_in_order()
+
+    def _forget(self) -> None:
+        """Drop what came beside the rows, except for what is still to be received."""
+        self.books.reader.forget(keep=set(np.flatnonzero(self._ready).tolist()))
 
     @contextlib.contextmanager
     def rearranging(self) -> Iterator[None]:
@@ -385,7 +436,8 @@ class Pool:
         """Seats whose flights belong to a call for all, not to `send`."""
         return [seat for seat in self.seats if seat.flight is not None and not seat.flight.sent]
 
-    def _finish(self) -> dict[int, Any]:
+    def _land_started(self) -> dict[int, Any]:
+        """Wait for the flights of a call for all; its results."""
         seats, results = self._started(), {}
         flights = [seat.flight for seat in seats if seat.flight is not None]
         self._traffic.await_all(seats)
@@ -408,6 +460,8 @@ class Pool:
         if self.together > 1:
             self._check_together(env_ids)
         objects = self.books.actions.write(env_ids, actions, self.books.resets_next)
+        for seat, part in self.by_seat(objects or {}):
+            seat.worker.prepare(Step(0, False, (), part))
         for env_id in self._action_objects.keys() & set(env_ids):
             del self._action_objects[env_id]
         self._action_objects.update(objects or {})
@@ -423,6 +477,7 @@ class Pool:
         """Everything that is ready, once at least `min_envs` are; TimeoutError loses nothing."""
         self._check_open("recv")
         self._settle()
+        self._raise_troubles()
         if self._num_sent == 0:
             raise ContractError("recv: nothing was sent. Call send(actions, env_ids) first.")
         min_envs = self._num_sent if min_envs is None else min_envs
@@ -467,11 +522,12 @@ class Pool:
 
     def _move_from(self, seat: Seat) -> None:
         """Let environments of an idle worker change seats; what waited for them goes along."""
-        if self.plan.policy.max_worker_rss_mb is not None:
-            recycle(self, self.plan.policy.max_worker_rss_mb)
-        if not self.wishes:
-            return
-        moves.carry_out(self, [i for i in seat.env_ids if i in self.wishes])
+        with self._keeping_house():
+            if self.plan.policy.max_worker_rss_mb is not None:
+                recycle(self, self.plan.policy.max_worker_rss_mb)
+            if not self.wishes:
+                return
+            moves.carry_out(self, [i for i in seat.env_ids if i in self.wishes])
         for other in self.seats:
             if other.flight is None:
                 self._dispatch(other)
@@ -486,12 +542,10 @@ class Pool:
         if not ids:
             return
         seat.queued = []
-        slots = self.books.slots.next_for(ids)
-        self.books.rows.asked[list(seat.env_ids)] = 0
-        self.books.rows.asked[ids] = [1 + slot for slot in slots]
+        slot = self.books.ask(seat, ids)
         waiting = self._action_objects
         objects = {i: waiting[i] for i in ids if i in waiting} if waiting else None
-        self._launch(seat, self._step_command(seat, slots[0], objects, everyone=False), ids)
+        self._launch(seat, self._step_command(seat, slot, objects, everyone=False), ids)
 
     # --- one command at a time per worker ---------------------------------------------------
 
@@ -518,30 +572,44 @@ class Pool:
     def _take_in(self, seat: Seat, flight: Flight) -> None:
         if flight.trouble is not None:
             self._troubles.append(flight.trouble)
-            if not flight.failed:  # the worker itself is lost
-                seat.queued, flight.failed = [], set(seat.env_ids)
+            if not flight.failed:
+                self._fail(seat, flight)
         else:
             seat.failures = 0
         for reply in flight.replies:
             self._absorb(reply)
             failures = reply.failures
-            self._troubles += [self.supervisor.error_of(seat, flight, one) for one in failures]
+            self._troubles += [self.supervisor.error_of(seat, one) for one in failures]
             flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
-        given_up = [env_id for env_id in flight.failed if self._sent[env_id]]
-        if given_up:
-            self._sent[given_up] = self._ready[given_up] = False
-            self._num_sent = int(np.count_nonzero(self._sent))
+        if flight.sent and flight.failed:
+            self._give_up(flight.failed.intersection(flight.sent))
+
+    def _fail(self, seat: Seat, flight: Flight) -> None:
+        """A command came to nothing for all that it was for; what was done before still counts."""
+        flight.failed = set(flight.sent or seat.env_ids)
+        if self.supervisor.is_lost(seat, flight):
+            self._give_up(seat.queued)
+            seat.queued = []
+        elif type(flight.command) is Step:
+            self.books.distrust(list(flight.failed))  # they may well have taken it
+
+    def _give_up(self, env_ids: Iterable[int]) -> None:
+        """These were sent and will never be received."""
+        ids = list(env_ids)
+        self._sent[ids] = self._ready[ids] = False
+        self._num_sent = int(np.count_nonzero(self._sent))
 
     def _come_back(self, flight: Flight) -> None:
         """Steps that were sent can be received."""
+        self._ready[[i for i in flight.sent if i not in flight.failed]] = True
         if len(self.seats) > 1 and self.together == 1:
             self._watch_pace(flight)
-        self._ready[[i for i in flight.sent if i not in flight.failed]] = True
 
     def _watch_pace(self, flight: Flight) -> None:
         is_time = self._pace.note(self.books.rows, [*flight.sent])
         if is_time and not self._troubles and (slow := self._pace.slow()):
-            moves.set_apart(self, slow)
+            with self._keeping_house():
+                moves.set_apart(self, slow)
 
     def _absorb(self, reply: Reply) -> None:
         columns = self.books.reader.absorb(reply)
@@ -658,6 +726,8 @@ class Pool:
         self._pace = Pace(self.num_envs)
         self._sent = np.zeros(self.num_envs, dtype=np.bool_)
         self._ready = np.zeros(self.num_envs, dtype=np.bool_)
+        self.settled = {env_id for env_id in self.settled if env_id < self.num_envs}
+        self.supervisor.forget_from(self.num_envs)
 
     def add_seat(self) -> Seat:
         """One more worker, without environments for now."""

@@ -42,8 +42,8 @@ def _is_too_low(pool: Pool, seat: Seat, limit_mb: float) -> bool:
 
 
 def _replace(pool: Pool, seat: Seat, resident_mb: float, limit_mb: float) -> None:
-    seat.is_leaving = True
     successor = pool.add_seat()
+    seat.is_leaving = True
     movable = [env_id for env_id in seat.env_ids if env_id not in pool.settled]
     pool.wishes.update(dict.fromkeys(movable, successor))
     pool.supervisor.note_growth(

@@ -26,10 +26,10 @@ def resize(pool: Pool, num_envs: int, num_workers: int) -> None:
     _check(pool, num_envs)
     kept = min(num_envs, pool.num_envs)
     with pool.rearranging():
+        _meet_seats(pool, num_workers)
         pool.owner = pool.owner[:kept]
         pool.plan = pool.supervisor.plan = replace(pool.plan, num_workers=num_workers)
         put_in_order(pool, num_envs)
-        _meet_seats(pool, num_workers)
         _build_envs(pool, range(kept, num_envs))
         rearrange(pool)
 

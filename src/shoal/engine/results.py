@@ -12,7 +12,7 @@ from gymnasium.spaces import Discrete
 from shoal.engine.batch import Batch
 from shoal.engine.commands import Reply
 from shoal.engine.infos import Columns, ColumnSpec, InfoReader, OddInfo
-from shoal.engine.rows import Rows
+from shoal.engine.rows import NO_EPISODE, Rows
 from shoal.layout import Array, Leaf
 
 _EPISODES_KEPT = 100
@@ -70,11 +70,11 @@ class Reader:
             self._infos.columns.add(spec)
         self._objects = {i: parts for i, parts in other._objects.items() if i < count}
 
-    def forget(self) -> None:
+    def forget(self, keep: set[int]) -> None:
         """Drop what came beside the rows of a step that will not be handed out."""
-        self._odd.clear()
-        self._final_objects.clear()
-        self._final_scalars.clear()
+        for beside in (self._odd, self._final_objects, self._final_scalars):
+            for env_id in beside.keys() - keep:
+                del beside[env_id]
 
     def collect(self, slots: Any, env_ids: Sequence[int] | None) -> Batch:
         """The results of a step of these environments, each in its slot (None: of all, in one)."""
@@ -132,8 +132,10 @@ class Reader:
     ) -> None:
         ids = rows if env_ids is None else np.asarray(env_ids)[rows]
         returns, lengths = self._rows.episode_returns[ids], self._rows.episode_lengths[ids]
-        self.tally.episodes.extend(zip(returns.tolist(), lengths.tolist(), strict=True))
-        self.tally.num_episodes += len(ids)
+        for episode in zip(returns.tolist(), lengths.tolist(), strict=True):
+            if episode[1] != NO_EPISODE:
+                self.tally.episodes.append(episode)
+                self.tally.num_episodes += 1
         if self._rows.shape.keeps_finals:
             finals, mask = np.full(count, None, dtype=object), np.zeros(count, dtype=np.bool_)
             for row, env_id in zip(rows, ids.tolist(), strict=True):

@@ -69,7 +69,7 @@ def difference(last: Moment, episode: Episode) -> str:
     if last.ended != episode.is_over:
         return f"its episode {'ended' if last.ended else 'did not end'} this time"
     total = last.episode_return
-    if total != episode.episode_return and total == total:
+    if not np.array_equal(total, episode.episode_return, equal_nan=True):
         return f"its return so far is {total}, not {episode.episode_return}"
     return ""
 

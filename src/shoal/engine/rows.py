@@ -20,6 +20,8 @@ INFO_COLUMNS = 128
 """How many info entries get a column; further ones travel beside the rows."""
 INFO_BYTES_PER_ENV = 1024
 GENERATOR_BYTES = 48
+NO_EPISODE = -1
+"""As the length of an episode: an end that is told and ends none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from shoal.engine.backends import Worker
 from shoal.engine.commands import Command, Reply
 from shoal.engine.infos import ColumnSpec
 from shoal.errors import WorkerError
+
+if TYPE_CHECKING:
+    from shoal.engine.incident import Incident
 
 
 @dataclass(slots=True)
@@ -29,6 +33,10 @@ class Flight:
     was_retried: bool = False
     failed: set[int] = field(default_factory=set)
     """The environments for which it came to nothing."""
+    incidents: list[Incident] = field(default_factory=list)
+    """What has happened on the way and is not over yet."""
+    mending: Sequence[int] = ()
+    """The environments that raised and are being rebuilt."""
     is_half_recorded: bool = False
     """Whether writing down what it came to has begun; it ends with the flight."""
 

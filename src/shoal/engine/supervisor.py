@@ -11,6 +11,7 @@ that nobody else has to wait for it. It ends with the interrupted command put to
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import deque
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 from shoal.engine.books import Books
 from shoal.engine.cells import EpisodeOver
 from shoal.engine.commands import (
+    NOBODY,
     Attach,
     Build,
     Built,
@@ -28,17 +30,19 @@ from shoal.engine.commands import (
     Command,
     Failure,
     Place,
+    PlanReset,
     Recovery,
     Reply,
     Reset,
     Restore,
     Step,
+    failure_of,
 )
 from shoal.engine.crew import Crew
 from shoal.engine.incident import Incident, leave_capsule
 from shoal.engine.plan import PoolPlan
 from shoal.engine.seat import Flight, Seat
-from shoal.errors import ConfigError, EnvRaised, WorkerError, WorkerTimeout
+from shoal.errors import ConfigError, EnvRaised, WorkerDied, WorkerError, WorkerTimeout
 
 log = logging.getLogger("shoal")
 
@@ -49,8 +53,6 @@ Check = Callable[[Built], None]
 """Raises where rebuilt environments have other spaces than their pool."""
 
 _INCIDENTS_KEPT = 100
-_NOBODYS = ("idle", "start")
-"""What a worker is at when none of its environments is."""
 _STEPPING = ("reset", "step", "replay")
 """What the actions of an episode can make an environment fail in."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
@@ -75,22 +77,24 @@ class Supervisor:
 
     # --- a worker is gone -------------------------------------------------------------------
 
-    def recover(self, seat: Seat, error: WorkerError) -> Recovering[None]:
-        """Replace a worker that has died or hung, and let it carry on with its command."""
+    def recover(
+        self, seat: Seat, error: WorkerError, *, is_again: bool = False
+    ) -> Recovering[None]:
+        """Replace a worker that has died or hung, and let it carry on with its command.
+
+        `is_again` says that Ctrl-C broke off a recovery: nobody has failed since.
+        """
         if seat.given_up is not None:
             raise seat.given_up
-        place = seat.worker.at()
-        incident = self._note(seat, error, place)
-        if self.plan.policy.on_failure == "raise" or not self._crew.loses_workers:
-            raise self._final(error, incident)
-        begun, incidents = time.perf_counter(), [incident]
+        flight, place = seat.flight, seat.worker.at()
+        assert flight is not None
+        if not is_again:
+            flight.incidents.append(self._note(seat, error, place))
+        if not self._replaces_workers:
+            raise self._final(error)
+        begun = time.perf_counter()
+        doomed = set() if is_again else self._count(seat, place, error, flight.incidents[-1])
         while True:
-            seat.failures += 1
-            try:
-                doomed = self._charge(seat, place, error, incident)
-            except WorkerError as final:
-                seat.given_up = final
-                raise
             try:
                 yield from self._pause(seat, place)
                 yield from self._replace(seat)
@@ -98,10 +102,20 @@ class Supervisor:
                 break
             except WorkerError as again:
                 error, place = again, _place(seat, again)
-                incident = self._note(seat, error, place)
-                incidents.append(incident)
-        _settle(incidents, "replayed" if replayed else "restarted", time.perf_counter() - begun)
-        self._reissue(seat, place, error, incident)
+                flight.incidents.append(self._note(seat, error, place))
+                doomed = self._count(seat, place, error, flight.incidents[-1])
+        last = flight.incidents[-1]
+        _settle(flight, "replayed" if replayed else "restarted", time.perf_counter() - begun)
+        self._reissue(seat, place, error, last)
+
+    def _count(self, seat: Seat, place: Place, error: WorkerError, incident: Incident) -> set[int]:
+        """Count a lost worker, and give its seat up if it was one too many."""
+        seat.failures += 1
+        try:
+            return self._charge(seat, place, error, incident)
+        except WorkerError as final:
+            seat.given_up = final
+            raise
 
     def _replace(self, seat: Seat) -> Recovering[None]:
         seat.spent_ns += seat.worker.busy_ns()
@@ -126,13 +140,13 @@ class Supervisor:
             flight.was_retried = True
         flight.command = self._again(command)
         if isinstance(command, Step) and not command.everyone:
-            self._ask(seat, flight.sent)
+            self.books.ask(seat, flight.sent)
         seat.worker.put(flight.command)
 
     def _again(self, command: Command) -> Command:
         if isinstance(command, Step):
             return replace(command, columns=())
-        if isinstance(command, Reset):
+        if isinstance(command, Reset | PlanReset):
             args = {i: self.books.journal.explicit(i, a) for i, a in command.args.items()}
             return replace(command, args=args)
         return command
@@ -158,16 +172,32 @@ class Supervisor:
         )
 
     def _mend(self, seat: Seat, failures: Sequence[Failure]) -> Recovering[None]:
-        begun, env_ids = time.perf_counter(), sorted({i for one in failures for i in one.env_ids})
         flight = seat.flight
         assert flight is not None
-        flight.failed.update(env_ids)  # should they be given up; their mates have done their part
-        incidents: list[Incident] = []
+        flight.mending = sorted({i for one in failures for i in one.env_ids})
+        flight.failed.update(flight.mending)  # should they be given up; others have done theirs
         for failure in failures:
             error = failure.as_error(seat.index, seat.worker.pid)
             place = Place(failure.env_ids[0], failure.phase, failure.length)
-            incidents.append(self._note(seat, error, place, failure))
-            self._charge(seat, place, error, incidents[-1])
+            flight.incidents.append(self._note(seat, error, place, failure))
+            self._charge(seat, place, error, flight.incidents[-1])
+        yield from self._rebuild(seat, flight, place)
+
+    def mend_again(self, seat: Seat, flight: Flight) -> Recovering[None]:
+        """Go on after Ctrl-C has broken off a mending."""
+        try:
+            if seat.worker.break_off():
+                with contextlib.suppress(EnvRaised):
+                    yield from _answer(seat)  # to whatever it was told last
+        except WorkerError as gone:
+            flight.start_over()
+            yield from self.recover(seat, gone)
+            return
+        yield from self._rebuild(seat, flight, seat.worker.at())
+
+    def _rebuild(self, seat: Seat, flight: Flight, place: Place) -> Recovering[None]:
+        """Build environments that raised anew, and put the command once more for them."""
+        begun, env_ids = time.perf_counter(), flight.mending
         while True:
             try:
                 yield from self._pause(seat, place)
@@ -179,13 +209,15 @@ class Supervisor:
                 break
             except EnvRaised as again:
                 place = _place(seat, again)
-                incidents.append(self._note(seat, again, place, failures[0]))
-                self._charge(seat, place, again, incidents[-1])
+                incident = self._note(
+                    seat, again, place, failure_of(again, tuple(env_ids), place.phase)
+                )
+                self._charge(seat, place, again, incident)
             except WorkerError as gone:
                 flight.start_over()  # its mates will take this step again
                 yield from self.recover(seat, gone)
                 return
-        _settle(incidents, "restarted", time.perf_counter() - begun)
+        _settle(flight, "restarted", time.perf_counter() - begun)
         flight.failed.difference_update(env_ids)
         self._reissue_for(seat, env_ids)
 
@@ -195,20 +227,15 @@ class Supervisor:
         assert flight is not None
         command = flight.command
         if isinstance(command, Reset):
-            again = self._again(Reset({i: command.args[i] for i in env_ids}, command.slots))
+            args = {i: command.args[i] for i in env_ids if i in command.args}
+            again = self._again(Reset(args, command.slots))
             assert isinstance(again, Reset)
             command.args.update(again.args)
             seat.worker.put(again)
             return
         assert isinstance(command, Step)
-        self._ask(seat, env_ids)
+        self.books.ask(seat, env_ids)
         seat.worker.put(replace(command, everyone=False, columns=()))
-
-    def _ask(self, seat: Seat, env_ids: Sequence[int]) -> None:
-        """Mark those of a worker's environments that its next step is for."""
-        asked, slots = self.books.rows.asked, self.books.slots.next_for(env_ids)
-        asked[list(seat.env_ids)] = 0
-        asked[list(env_ids)] = [1 + slot for slot in slots]
 
     # --- both -------------------------------------------------------------------------------
 
@@ -251,6 +278,12 @@ class Supervisor:
         if how.is_lost:
             self._lost.add(env_id)
         return how
+
+    def forget_from(self, num_envs: int) -> None:
+        """There are no environments from this number on; later ones begin with a clean sheet."""
+        self._strikes = {i: count for i, count in self._strikes.items() if i < num_envs}
+        self._places = {i: place for i, place in self._places.items() if i < num_envs}
+        self._lost = {i for i in self._lost if i < num_envs}
 
     def was_reset(self, env_ids: Sequence[int]) -> None:
         """Explicit resets: a loss that was not told until now never will be."""
@@ -295,8 +328,8 @@ class Supervisor:
 
     def _pause(self, seat: Seat, place: Place) -> Recovering[None]:
         """Longer after each failure, and not at all after the first."""
-        is_known = place.phase not in _NOBODYS
-        count = max(self._strikes.get(place.env_id, 0) if is_known else 0, seat.failures)
+        strikes = 0 if _is_nobodys(place) else self._strikes.get(place.env_id, 0)
+        count = max(strikes, seat.failures)
         if count < 2:
             return
         doublings = min(count - 2, _MOST_DOUBLINGS)
@@ -316,7 +349,7 @@ class Supervisor:
             kind=kind,
             worker=seat.index,
             env_ids=tuple(seat.env_ids) if failure is None else failure.env_ids,
-            env_id=None if place.phase in _NOBODYS else place.env_id,
+            env_id=None if _is_nobodys(place) else place.env_id,
             phase=place.phase,
             cause=str(error),
         )
@@ -334,14 +367,22 @@ class Supervisor:
             error.capsule = incident.capsule
         return incident
 
-    def error_of(self, seat: Seat, flight: Flight, failure: Failure) -> Exception:
+    def error_of(self, seat: Seat, failure: Failure) -> Exception:
         """The exception that the caller gets for a failure that is not mended."""
         error = failure.as_error(seat.index, seat.worker.pid)
         if failure.phase in ("reset", "step") and not isinstance(error, EpisodeOver | ConfigError):
-            seat.flight = flight
             self._note(seat, error, Place(failure.env_ids[0], failure.phase, 0), failure)
-            seat.flight = None
         return error
+
+    def is_lost(self, seat: Seat, flight: Flight) -> bool:
+        """Whether it is for good that a worker could not answer."""
+        return isinstance(flight.trouble, WorkerDied | WorkerTimeout) and (
+            seat.given_up is not None or not self._replaces_workers
+        )
+
+    @property
+    def _replaces_workers(self) -> bool:
+        return self.plan.policy.on_failure != "raise" and self._crew.loses_workers
 
     def note_growth(self, seat: Seat, text: str) -> None:
         """A worker has grown too large and is being replaced."""
@@ -359,7 +400,7 @@ class Supervisor:
             )
         )
 
-    def _final(self, error: WorkerError, incident: Incident) -> WorkerError:
+    def _final(self, error: WorkerError) -> WorkerError:
         """The error as the caller gets it, with what to do next."""
         if self._crew.loses_workers:
             hint = "Close these environments and make new ones, or let them be rebuilt: "
@@ -389,13 +430,19 @@ class Supervisor:
         }
 
 
-def _settle(incidents: Sequence[Incident], outcome: str, took_s: float) -> None:
+def _settle(flight: Flight, outcome: str, took_s: float) -> None:
     """Everything is back: write down how, and tell it once."""
+    incidents, flight.incidents = flight.incidents, []
     for incident in incidents:
         incident.outcome, incident.took_s = outcome, took_s
     again = f" ({len(incidents)} times)" if len(incidents) > 1 else ""
     cause = incidents[0].cause.splitlines()[0]
     log.warning("%s%s %s within %.2f s.", cause, again, outcome.capitalize(), took_s)
+
+
+def _is_nobodys(place: Place) -> bool:
+    """Whether a worker was at nothing that one of its environments does; who closes has left."""
+    return place.phase in ("idle", "start", "close") or place.env_id == NOBODY
 
 
 def _place(seat: Seat, error: WorkerError) -> Place:

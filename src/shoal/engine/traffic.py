@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shoal.engine.commands import Command
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.supervisor import Supervisor
-from shoal.errors import WorkerDied, WorkerError
+from shoal.errors import WorkerError
 
 LOOK_AROUND_S = 0.02
 """How long to wait for one worker before looking after the others."""
@@ -88,9 +88,9 @@ class Traffic:
         except Exception as trouble:
             flight.trouble, flight.landed = trouble, True
         except BaseException:  # Ctrl-C: what is half rebuilt is rebuilt once more
-            flight.start_over()
-            interrupted = flight.cause or WorkerDied(
-                f"the restart of worker {seat.index} was interrupted.", worker=seat.index
-            )
-            flight.recovery = self._supervisor.recover(seat, interrupted)
+            if flight.cause is None:
+                flight.recovery = self._supervisor.mend_again(seat, flight)
+            else:
+                flight.start_over()
+                flight.recovery = self._supervisor.recover(seat, flight.cause, is_again=True)
             raise

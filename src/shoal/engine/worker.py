@@ -29,6 +29,7 @@ from shoal.engine.commands import (
     MARK_PHASE,
     MARK_SINCE_NS,
     MARK_STEP,
+    NOBODY,
     PHASES,
     Attach,
     Build,
@@ -45,6 +46,7 @@ from shoal.engine.commands import (
     Step,
     failure_of,
     private_mark,
+    text_of,
 )
 from shoal.engine.infos import Columns, InfoWriter
 from shoal.engine.rows import Rows
@@ -93,11 +95,13 @@ class Share:
 
     def build(self, command: Build) -> None:
         """Make environments, and let them take the place of any that have their numbers."""
-        self._close_those(command.assignment.env_ids or ())
+        closed = self._close_those(command.assignment.env_ids or ())
         try:
             cells = build(command.assignment, self.mark)
         except self._catch as error:
             self.reply.failures.append(failure_of(error))
+            for cell in closed:
+                cell.shut()
             return
         for cell in cells:
             self._cell_of.update(dict.fromkeys(cell.env_ids, cell))
@@ -107,10 +111,12 @@ class Share:
             for cell in cells:
                 cell.attach(self._desk)
 
-    def _close_those(self, env_ids: Iterable[int]) -> None:
-        for cell in dict.fromkeys(self._cell_of[i] for i in env_ids if i in self._cell_of):
+    def _close_those(self, env_ids: Iterable[int]) -> list[Any]:
+        closed = list(dict.fromkeys(self._cell_of[i] for i in env_ids if i in self._cell_of))
+        for cell in closed:
             with contextlib.suppress(*self._catch):  # it has failed already
                 cell.env.close()
+        return closed
 
     def _arrange(self) -> None:
         self.env_ids = sorted(self._cell_of)
@@ -151,12 +157,13 @@ class Share:
             try:
                 problem = cell.restore(env_id, how, self._watch)
             except self._catch as error:
-                problem = f"{type(error).__name__} was raised: {error}"
+                problem = f"{type(error).__name__} was raised: {text_of(error)}"
             self.reply.results[env_id] = problem
 
     def snapshot(self, command: Snapshot) -> None:
         for env_id in command.env_ids:
-            self.reply.results[env_id] = self._cell_of[env_id].snapshot()
+            cell = self._cell_of[env_id]
+            self.reply.results[env_id] = self._guarded(cell, "call", cell.snapshot)
 
     def release(self, command: Release) -> None:
         """Let go of environments; of those that are here, at least."""
@@ -186,7 +193,7 @@ class Share:
 
     def rest(self) -> None:
         """The answer is made: until the next command this worker is idle."""
-        self.mark[MARK_PHASE] = 0
+        self.mark[MARK_PHASE], self.mark[MARK_ENV] = 0, NOBODY
 
     def take_reply(self) -> Reply | None:
         """What has gathered since the last command; None if nothing did."""
@@ -292,7 +299,7 @@ class Share:
         return layout.assemble(parts)
 
     def reset(self, command: Reset) -> None:
-        """Reset environments; a row's flags and reward are those of a fresh start."""
+        """Reset environments, each with its own seed and options."""
         env_ids = sorted(command.args)
         self._infos.clear(env_ids)
         for cell in dict.fromkeys(self._cell_of[env_id] for env_id in env_ids):

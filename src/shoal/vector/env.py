@@ -65,13 +65,14 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         of the others are their latest, and infos are only of those that were reset.
         """
         ids, options = self._masked(options)
-        first, self._first_seed = self._first_seed, None
-        seed = first if seed is None else seed
+        seed = self._first_seed if seed is None else seed
         seeds = seeds_of(seed, self.num_envs)
         if seed is not None:
             self._run_seed = seed if isinstance(seed, int | np.integer) else None
         every = self._options_for(options, self.num_envs)
-        return self._pool.reset({i: (seeds[i], every[i]) for i in ids})
+        results = self._pool.reset({i: (seeds[i], every[i]) for i in ids})
+        self._first_seed = None
+        return results
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """One step of every environment, whatever `batch_size` is."""

@@ -67,6 +67,7 @@ class _DropIn(VectorEnv):
         faults = settings.get("faults") or Faults()
         terms = make_terms(
             source,
+            settings["backend"],
             self.autoreset_mode,
             faults,
             settings.get("step_timeout_s"),

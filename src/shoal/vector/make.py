@@ -111,10 +111,11 @@ def make(
     needs_process = (step_timeout_s, batch_size, faults.max_worker_rss_mb)
     isolated = on_failure == "replay" or any(one is not None for one in needs_process)
     name, reason = _choose_backend(choose("backend", backend, BACKENDS), count, isolated)
-    _check_numbers(batch_size, step_timeout_s, faults.max_worker_rss_mb, name, count)
+    if batch_size is not None and as_count("batch_size", batch_size) > count:
+        raise ConfigError(f"batch_size is {batch_size}, but there are only {count} environments.")
     if seed is not None:
         seeds_of(seed, count)
-    terms = make_terms(source, as_mode(autoreset), faults, step_timeout_s, start_method)
+    terms = make_terms(source, name, as_mode(autoreset), faults, step_timeout_s, start_method)
     policy = faults.policy(on_failure)
     pool = make_pool(source, name, count, num_workers, terms, copy=copy, policy=policy)
     return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)
@@ -122,14 +123,16 @@ def make(
 
 def make_terms(
     source: Resolved,
+    backend: str,
     autoreset: AutoresetMode,
     faults: Faults,
     step_timeout_s: float | None,
     start_method: str | None,
 ) -> Terms:
-    """What every worker must know."""
+    """What every worker must know, if this backend can keep to it."""
     from shoal.engine.backends import Terms
 
+    _check_limits(step_timeout_s, faults.max_worker_rss_mb, backend)
     return Terms(
         autoreset=autoreset,
         check_finite=faults.check_finite,
@@ -220,17 +223,9 @@ def _count_envs(source: Resolved, num_envs: int) -> int:
     return given
 
 
-def _check_numbers(
-    batch_size: int | None,
-    step_timeout_s: float | None,
-    max_worker_rss_mb: float | None,
-    backend: str,
-    num_envs: int,
+def _check_limits(
+    step_timeout_s: float | None, max_worker_rss_mb: float | None, backend: str
 ) -> None:
-    if batch_size is not None and as_count("batch_size", batch_size) > num_envs:
-        raise ConfigError(
-            f"batch_size is {batch_size}, but there are only {num_envs} environments."
-        )
     if max_worker_rss_mb is not None and backend != "process":
         raise ConfigError(
             "max_worker_rss_mb needs workers with memory of their own: backend='process', not "

@@ -15,6 +15,9 @@ from shoal.engine.commands import Build, Command, Failure, Place, Reply
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Manner
 
+CLOSE_TIMEOUT_S = 5.0
+"""How long an environment, and a worker, may take to close."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -37,6 +40,9 @@ class Worker(Protocol):
     """The caller's end of a worker. Between `put` and `take` it is busy; one command at a time."""
 
     pid: int | None
+
+    def prepare(self, command: Command) -> None:
+        """Do what may be refused about a `put`, so that this is not refused any more."""
 
     def put(self, command: Command) -> None:
         """Hand over a command and return."""

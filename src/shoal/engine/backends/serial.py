@@ -22,6 +22,9 @@ class SerialWorker:
         self._share = Share(terms.manner(catch=Exception))
         self._reply: Reply | None = None
 
+    def prepare(self, command: Command) -> None:
+        pass
+
     def put(self, command: Command) -> None:
         self._reply = execute(command, self._share)
         self._share.rest()

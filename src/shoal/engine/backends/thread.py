@@ -81,6 +81,9 @@ class ThreadWorker:
         self._done.set()
         self._bell.set()
 
+    def prepare(self, command: Command) -> None:
+        pass
+
     def put(self, command: Command) -> None:
         self._command = command
         self._num_asked += 1

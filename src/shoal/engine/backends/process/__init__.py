@@ -88,7 +88,7 @@ class ProcessBackend:
             self._registry = self._registry or registered(self._store)
             parcels = [self._pack(build.assignment.factories) for build in builds]
             self._meet_server()
-        header = self._meet_header(max(build.assignment.num_workers for build in builds))
+        header = self._meet_header(max(build.assignment.worker for build in builds) + 1)
         for build, factories in zip(builds, parcels, strict=True):
             worker = self._start(build, header)
             started(worker)

@@ -281,10 +281,30 @@ def _check_pickles(value: Any, name: str, env_id: int, phase: str, reply: Reply)
     return True
 
 
+class CarriedError(Exception):
+    """An exception as bytes: whoever reads it may not be able to make it again."""
+
+    def __init__(self, payload: bytes) -> None:
+        super().__init__(payload)
+        self.payload = payload
+
+
+def carried_error(error: BaseException | None) -> BaseException | None:
+    """What was carried; None where it cannot be made again here."""
+    if not isinstance(error, CarriedError):
+        return error
+    try:
+        original: BaseException = pickle.loads(error.payload)
+    except Exception:
+        return None
+    return original
+
+
 def _travelling(failure: Failure) -> Failure:
     """The failure with its exception only if that survives the journey."""
     try:
-        pickle.loads(dump(failure.error))
+        carried = CarriedError(dump(failure.error))
+        failure.error = carried if carried_error(carried) is not None else None
     except Exception:
         failure.error = None
     return failure

@@ -17,7 +17,7 @@ from typing import Any
 
 import cloudpickle
 
-from shoal.engine.backends import Terms
+from shoal.engine.backends import CLOSE_TIMEOUT_S, Terms
 from shoal.engine.backends.process.header import (
     ANSWERED,
     ASKED,
@@ -32,10 +32,18 @@ from shoal.engine.backends.process.header import (
     STEP_SOME,
     Header,
 )
-from shoal.engine.backends.process.inside import AttachMessage, BuildMessage, Order, dump
+from shoal.engine.backends.process.inside import (
+    AttachMessage,
+    BuildMessage,
+    Order,
+    carried_error,
+    dump,
+)
 from shoal.engine.commands import (
+    MARK_ENV,
     MARK_PHASE,
     MARK_SINCE_NS,
+    NOBODY,
     PHASES,
     Assignment,
     Attach,
@@ -54,7 +62,7 @@ from shoal.engine.machine import is_portable
 from shoal.engine.parcel import Parcel
 from shoal.engine.server import Exit, Server
 from shoal.engine.signals import Semaphore
-from shoal.errors import WorkerDied, WorkerTimeout
+from shoal.errors import ContractError, WorkerDied, WorkerTimeout, shown
 
 PARK_S = 0.02
 """How long a wait sleeps before it looks whether the other side still lives."""
@@ -141,7 +149,7 @@ class WorkerSignals:
         places = [None if portable else header.place(block, k) for k in (0, 1)]
         self.go, self.done = (Semaphore.create(place) for place in places)
         self.words, self.spin_s = header.words(block), spin_s
-        self.words[MARK_PHASE] = PHASES.index("start")
+        self.words[MARK_PHASE], self.words[MARK_ENV] = PHASES.index("start"), NOBODY
 
     def names(self) -> tuple[str, ...]:
         return tuple(one.name for one in (self.go, self.done) if one.name is not None)
@@ -176,6 +184,7 @@ class ProcessWorker:
         self._taken = 0
         """The command whose reply was taken last."""
         self._reply: Reply | None = None
+        self._prepared: tuple[Command | None, bytes] = None, b""
 
     def introduce(self, order: Order) -> None:
         """Tell it how it is to work."""
@@ -183,6 +192,16 @@ class ProcessWorker:
             ConnectionError
         ):  # a death is noticed by whoever waits for the answer
             self._pipe.send_bytes(dump(order))
+
+    def prepare(self, command: Command) -> None:
+        if type(command) in (Build, Attach):
+            return
+        try:
+            self._prepared = command, cloudpickle.dumps(command, protocol=5)
+        except Exception as problem:
+            for env_id, action in ((type(command) is Step and command.objects) or {}).items():
+                _check_action(env_id, action, problem)
+            raise
 
     def put(self, command: Command) -> None:
         words = self._words
@@ -200,7 +219,10 @@ class ProcessWorker:
                 told = set(command.env_ids)
                 kept = (i for i in self._env_ids if (i in told) is command.others)
                 self._env_ids = tuple(kept)
-            self._send(cloudpickle.dumps(command, protocol=5))
+            if self._prepared[0] is not command:
+                self.prepare(command)
+            self._send(self._prepared[1])
+            self._prepared = None, b""
 
     def put_build(self, command: Build, factories: Parcel) -> None:
         """`put`, where the factories are packed already."""
@@ -211,9 +233,12 @@ class ProcessWorker:
     def _put_attach(self, command: Attach) -> None:
         rows = command.rows
         assert rows.memory is not None
-        self._send(cloudpickle.dumps(AttachMessage(rows.shape, tuple(command.columns)), protocol=5))
-        with contextlib.suppress(ConnectionError), _socket_of(self._pipe) as carrier:
-            socket.send_fds(carrier, [b"."], [rows.memory.fd])
+        self._deadline = time.monotonic() + self._terms.start_timeout_s
+        payload = cloudpickle.dumps(AttachMessage(rows.shape, tuple(command.columns)), protocol=5)
+        with _socket_of(self._pipe) as carrier:  # which may be refused, so before anything is sent
+            self._send(payload)
+            with contextlib.suppress(ConnectionError):
+                socket.send_fds(carrier, [b"."], [rows.memory.fd])
 
     def _send(self, payload: bytes) -> None:
         self._words[OP] = MESSAGE
@@ -268,32 +293,49 @@ class ProcessWorker:
         elif phase in _LIMITED and self._terms.step_timeout_s is not None:
             taken_s = (time.monotonic_ns() - self._words[MARK_SINCE_NS]) / 1e9
             if taken_s > self._terms.step_timeout_s:
-                raise self._hang(taken_s, self._terms.step_timeout_s)
+                raise self._hang(taken_s, f"step_timeout_s is {self._terms.step_timeout_s}")
+        elif phase == _CLOSING:
+            taken_s = (time.monotonic_ns() - self._words[MARK_SINCE_NS]) / 1e9
+            if taken_s > CLOSE_TIMEOUT_S:
+                raise self._hang(taken_s, f"it may take {CLOSE_TIMEOUT_S} s to close")
         return False
 
     def take(self) -> Reply | None:
         if self._taken != self._words[ASKED]:
-            self._reply = None
             if self._words[HAS_REPLY]:
                 self._read()
-            self._taken = self._words[ASKED]
+            else:
+                self._reply, self._taken = None, self._words[ASKED]
         return self._reply
 
     def _read(self) -> None:
         try:
-            reply: Reply = pickle.loads(self._receive())
+            reply = self._unpacked(self._receive())
             if reply.built is not None:
                 self._signals.unlink()
                 self._env_ids = tuple(sorted({*self._env_ids, *reply.built.env_ids}))
             for record in reply.logs:
                 _relog(record)
-            self._reply = reply
+            self._reply, self._taken = reply, self._words[ASKED]  # both or none, even for Ctrl-C
         except Exception:
             self._taken = self._words[ASKED]  # whatever it was, it has been read
             raise
         except BaseException:
             self._child.kill()  # Ctrl-C: part of the reply may be lost, and with it who gave it
             raise
+
+    def _unpacked(self, payload: bytes) -> Reply:
+        try:
+            reply: Reply = pickle.loads(payload)
+        except Exception as problem:
+            problem.add_note(
+                f"So worker {self.number} answered with something that this process cannot read. "
+                "Return plain values and arrays, or types that both can import."
+            )
+            raise
+        for failure in reply.failures:
+            failure.error = carried_error(failure.error)
+        return reply
 
     def at(self) -> Place:
         return place_of(self._words)
@@ -338,25 +380,26 @@ class ProcessWorker:
         """The error that says how this worker ended and at what."""
         status, tail = self._child.outcome()
         env_id, phase, _ = self.at()
+        whose = "" if env_id == NOBODY else f" of env {env_id}"
+        lost = self._env_ids or (() if env_id == NOBODY else (env_id,))
         text = (
             f"worker {self.number} (pid {self.pid}) {describe_exit(status)} "
-            f"{'while idle' if phase == 'idle' else f'in {phase} of env {env_id}'}. "
-            f"Lost with it: {_listed(self._env_ids or (env_id,))}."
+            f"{'while idle' if phase == 'idle' else f'in {phase}{whose}'}."
         )
+        if lost:
+            text += f" Lost with it: {_listed(lost)}."
         if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             text += " A SIGKILL that nobody sent is usually the system running out of memory."
         if tail:
             text += f" Its last words were:\n{tail}"
-        return WorkerDied(
-            text, worker=self.number, env_ids=self._env_ids or (env_id,), phase=phase, pid=self.pid
-        )
+        return WorkerDied(text, worker=self.number, env_ids=lost, phase=phase, pid=self.pid)
 
-    def _hang(self, taken_s: float, limit_s: float) -> WorkerTimeout:
+    def _hang(self, taken_s: float, limit: str) -> WorkerTimeout:
         env_id, phase, _ = self.at()
         self._child.kill()
         self._child.outcome()
         return WorkerTimeout(
-            f"env {env_id} has been in {phase} for {taken_s:.2f} s; step_timeout_s is {limit_s}. "
+            f"env {env_id} has been in {phase} for {taken_s:.2f} s; {limit}. "
             f"Its worker {self.number} (pid {self.pid}) was killed, and with it "
             f"{_listed(self._env_ids)}.",
             worker=self.number,
@@ -391,10 +434,22 @@ class ProcessWorker:
 _STARTING = tuple(map(PHASES.index, ("start", "construct")))
 _LIMITED = tuple(map(PHASES.index, ("reset", "step", "replay")))
 """What is under `start_timeout_s`, and what under `step_timeout_s`."""
+_CLOSING = PHASES.index("close")
 
 
 def _socket_of(pipe: Connection) -> socket.socket:
     return socket.socket(fileno=os.dup(pipe.fileno()))
+
+
+def _check_action(env_id: int, action: Any, problem: Exception) -> None:
+    """Raise, if it is this action that cannot be pickled."""
+    try:
+        dump(action)
+    except Exception:
+        raise ContractError(
+            f"the action of env {env_id} cannot be sent to its worker ({problem}): "
+            f"{shown(action)}. Give something that can be pickled, or use backend='serial'."
+        ) from problem
 
 
 def _relog(record: logging.LogRecord) -> None:
