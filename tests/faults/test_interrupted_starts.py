@@ -90,6 +90,25 @@ def test_exits_are_forgotten_once_they_are_known() -> None:
         assert len(envs._pool.backend._server._exits) == 1
 
 
+def test_ctrl_c_while_an_exit_is_learned_does_not_lose_it() -> None:
+    with shoal.make(CountingWorld, 1, backend="process", num_workers=1) as envs:
+        envs.reset(seed=0)
+
+        def lines_until(at: int | None) -> int:
+            """Kill the worker, and be interrupted while it is asked how it ended."""
+            child = envs._pool.workers[0]._child
+            os.kill(child.pid, signal.SIGKILL)
+            with CtrlC(at) as counter, contextlib.suppress(KeyboardInterrupt):
+                child.outcome()
+            assert child.outcome()[0] == signal.SIGKILL
+            envs.reset(seed=0)
+            envs.step(np.zeros(1, dtype=np.int64))
+            return counter.lines
+
+        for at in range(1, lines_until(None)):
+            lines_until(at)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a socket's end
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("setting", ISOLATED[1::2], indirect=True, ids=str)
