@@ -108,7 +108,9 @@ def _is_open(fd: int) -> bool:
 
 def main(control_fd: int, parent_pid: int) -> None:
     """The zygote's program: fork servers until the caller lets go or is gone."""
-    from shoal.engine.backends.process import inside  # noqa: F401  what all its forks will need
+    # What all its forks will need.
+    from shoal.engine import nursery  # noqa: F401
+    from shoal.engine.backends.process import inside  # noqa: F401
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # servers are not waited for
