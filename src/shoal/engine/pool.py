@@ -721,13 +721,14 @@ class Pool:
 
     def adopt(self, books: Books) -> None:
         """Go on with these books, which are for another number of environments."""
+        count = books.num_envs
         self.books = self.supervisor.books = books
-        self.num_envs = books.num_envs
-        self._pace = Pace(self.num_envs)
-        self._sent = np.zeros(self.num_envs, dtype=np.bool_)
-        self._ready = np.zeros(self.num_envs, dtype=np.bool_)
-        self.settled = {env_id for env_id in self.settled if env_id < self.num_envs}
-        self.supervisor.forget_from(self.num_envs)
+        self._pace = Pace(count)
+        self._sent = np.zeros(count, dtype=np.bool_)
+        self._ready = np.zeros(count, dtype=np.bool_)
+        self.settled = {env_id for env_id in self.settled if env_id < count}
+        self.supervisor.forget_from(count)
+        self.num_envs = count  # last: until then it is not done
 
     def add_seat(self) -> Seat:
         """One more worker, without environments for now."""
