@@ -28,6 +28,8 @@ SETTINGS = [
     *(Setting("thread", workers) for workers in (1, 2, 3)),
     *(Setting("process", workers) for workers in (1, 2, 3)),
     Setting("process", 2, portable=True),
+    Setting("hybrid", 2),
+    Setting("hybrid", 3),
 ]
 ISOLATED = [setting for setting in SETTINGS if setting.backend == "process"]
 

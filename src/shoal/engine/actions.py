@@ -79,7 +79,7 @@ class ActionWriter:
         Where not strict, actions of another dtype or shape than their space's are handed to the
         environments untouched (as `Loose`), which is what Gymnasium does.
         """
-        if env_ids is None and self._write_plain(actions):
+        if env_ids is None and self.write_plain(actions):
             return None
         layout = self._layout
         count = self._num_envs if env_ids is None else len(env_ids)
@@ -104,7 +104,7 @@ class ActionWriter:
         ids = range(count) if env_ids is None else env_ids
         return dict(zip(ids, zip(*objects, strict=True), strict=True))
 
-    def _write_plain(self, actions: Any) -> bool:
+    def write_plain(self, actions: Any) -> bool:
         """Write the usual: one array of just the right kind. Whether that is what it was."""
         if (
             not self._is_plain

@@ -83,7 +83,7 @@ class Books:
                 self._record_wish(command, failed)
         if stepped:
             everyone = len(stepped) == self.num_envs and not landed[0][1].sent
-            self._record_step(None if everyone else stepped, objects, witness)
+            self.record_step(None if everyone else stepped, objects, witness)
 
     def record_again(self, landed: Sequence[tuple[Seat, Flight]]) -> None:
         """As `record`, after one that was broken off somewhere in its middle.
@@ -145,12 +145,16 @@ class Books:
         self.resets_next[done] = False
         witness.was_reset(done)
 
-    def _record_step(
+    def record_step(
         self, env_ids: Sequence[int] | None, objects: dict[int, Any], witness: Witness
     ) -> None:
+        """Environments (None: all) have taken the step whose actions are in the rows."""
         journal, rows, ids = self.journal, self.rows, slice(None) if env_ids is None else env_ids
         if env_ids is None:
             self.slots.turn_all()
+            if not objects and not self._any_resets_next and not rows.any_ended(self.slots.common):
+                journal.add(None, rows.rewards[self.slots.common])
+                return
         else:
             self.slots.turn(env_ids)
         slots = self.slots.of(env_ids)

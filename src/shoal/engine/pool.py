@@ -196,6 +196,9 @@ class Pool:
         """Where environments are to move, between two of their episodes."""
         self.settled: set[int] = set()
         """Environments that cannot move."""
+        self._is_calm = False
+        """Whether nothing is under way and nothing is to be done but steps."""
+        self._at_work: list[Seat] = []
         self._is_in_order = True
         """Whether every worker has just the environments, rows and columns that it should have."""
 
@@ -204,9 +207,65 @@ class Pool:
     @exclusive
     def step(self, actions: Any) -> Batch:
         """One step of every environment."""
-        self._start_step(actions)
-        self._finish()
+        if not (self._is_calm and self._step_quickly(actions)):
+            self._start_step(actions)
+            self._finish()
+            self._is_calm = self._can_be_calm()
         return self.step_results()
+
+    def _can_be_calm(self) -> bool:
+        """Whether the next step may be like the last one, without a thought about anything."""
+        self._at_work = [seat for seat in reversed(self.seats) if seat.env_ids]
+        return (
+            self._is_in_order
+            and not self.wishes
+            and not any(seat.news for seat in self.seats)
+            and self.plan.policy.max_worker_rss_mb is None
+            and self._num_sent == 0
+        )
+
+    def _step_quickly(self, actions: Any) -> bool:
+        """A step of all in which nothing happens but steps: no flights, nothing to settle.
+
+        False where it was not begun. As soon as anyone has more to say, or nothing, it becomes a
+        step like any other.
+        """
+        books, at_work = self.books, self._at_work
+        if os.getpid() != self._pid or not books.actions.write_plain(actions):
+            return False
+        step = self._steps[books.slots.next_for_all()]
+        self._is_calm, begun = False, time.perf_counter()
+        is_recording = False
+        try:
+            for seat in at_work:
+                seat.worker.put(step)
+            if all(seat.worker.is_through() for seat in at_work):
+                is_recording = True
+                books.record_step(None, {}, self.supervisor)
+                self._is_calm = True
+        except BaseException:  # Ctrl-C: the next call settles it
+            self._break_off(step, is_recording)
+            raise
+        if not self._is_calm:
+            self._begun = begun
+            for seat in at_work:
+                seat.flight = Flight(step)
+            self._finish()
+            self._is_calm = self._can_be_calm()
+        else:
+            self.wait_s += time.perf_counter() - begun
+        return True
+
+    def _break_off(self, step: Step, is_half_recorded: bool) -> None:
+        """Let a quick step that was interrupted be settled by the next call."""
+        self._is_in_order = False
+        for seat in self._at_work:
+            if is_half_recorded:
+                seat.flight = Flight(step, landed=True, is_half_recorded=True)
+            elif seat.worker.break_off():
+                seat.flight = Flight(step)
+            else:
+                self.books.distrust(seat.env_ids)
 
     @exclusive
     def start_step(self, actions: Any) -> None:
@@ -318,7 +377,7 @@ class Pool:
             if not (type(command) is Step and command.is_light):
                 seat.worker.prepare(command)
         self._begun = time.perf_counter()
-        for seat, command in commands:
+        for seat, command in reversed(commands):  # the first may be the caller itself
             try:
                 self._launch(seat, command)
             except Exception:  # Ctrl-C does not wait: what was launched is settled by the next call
@@ -326,6 +385,7 @@ class Pool:
                 raise
 
     def _launch(self, seat: Seat, command: Command, sent: Sequence[int] = ()) -> None:
+        self._is_calm = False
         try:
             self._traffic.launch(seat, command, sent)
         except BaseException:
@@ -467,7 +527,7 @@ class Pool:
         self._action_objects.update(objects or {})
         self._sent[list(env_ids)] = True
         self._num_sent = int(np.count_nonzero(self._sent))
-        for seat, ids in self.by_seat(dict.fromkeys(env_ids)):
+        for seat, ids in reversed(self.by_seat(dict.fromkeys(env_ids))):
             seat.queued.extend(ids)
             if seat.flight is None:
                 self._dispatch(seat)
@@ -773,6 +833,7 @@ class Pool:
 
     def close(self, timeout_s: float | None = None) -> None:
         """Ask, wait, then insist. Safe to call twice, and after Ctrl-C it goes on."""
+        self._is_calm = False
         self._crew.timeout_s = CLOSE_TIMEOUT_S if timeout_s is None else timeout_s
         try:
             self._crew.close()

@@ -78,19 +78,20 @@ class Reader:
 
     def collect(self, slots: Any, env_ids: Sequence[int] | None) -> Batch:
         """The results of a step of these environments, each in its slot (None: of all, in one)."""
-        rows, ids = self._rows, slice(None) if env_ids is None else env_ids
-        rewards, terminations, truncations = (
-            array[slots, ids] for array in (rows.rewards, rows.terminations, rows.truncations)
-        )
-        if env_ids is None:  # an index by a list has copied already
-            rewards, terminations = rewards.copy(), terminations.copy()
-            truncations = truncations.copy()
+        rows = self._rows
+        arrays = (rows.rewards, rows.terminations, rows.truncations)
+        if env_ids is None:
+            rewards, terminations, truncations = [array[slots].copy() for array in arrays]
+            any_ended, numbers = rows.any_ended(slots), self._all_ids
+        else:
+            rewards, terminations, truncations = [array[slots, env_ids] for array in arrays]
+            any_ended, numbers = True, np.asarray(env_ids)
         infos = self.infos(env_ids)
-        self.tally.steps += len(rewards)
-        ended = terminations | truncations
-        if np.count_nonzero(ended):  # a quarter of the time of any()
-            self._note_ends(np.flatnonzero(ended), env_ids, infos, len(rewards))
-        numbers = self._all_ids if env_ids is None else np.asarray(env_ids)
+        self.tally.steps += len(numbers)
+        if any_ended:
+            ended = np.flatnonzero(terminations | truncations)
+            if len(ended):
+                self._note_ends(ended, env_ids, infos, len(numbers))
         observations = self.observe(slots, env_ids)
         return Batch(observations, rewards, terminations, truncations, infos, numbers)
 
@@ -111,6 +112,9 @@ class Reader:
     def observe(self, slots: Any, env_ids: Sequence[int] | None) -> Any:
         """The observations of these environments (None: of all), batched as their space says."""
         layout, rings = self._rows.shape.observation, iter(self._rows.rings)
+        if env_ids is None and layout.is_plain and not layout.has_objects:
+            ring = self._rows.rings[0][slots]
+            return ring.copy() if self._copy else ring
         parts: list[Any] = []
         position = 0
         for leaf in layout.leaves:

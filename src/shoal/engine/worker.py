@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -125,12 +126,26 @@ class Share:
         first, last = (self.env_ids[0], self.env_ids[-1]) if self.env_ids else (0, -1)
         is_block = last - first + 1 == len(self.env_ids)
         self._all: Any = slice(first, last + 1) if is_block else self._ids
+        self._steps = [cell.step for cell in self.cells]
         if self._rows is not None:
             self._infos.take_over(self._all)
+            self._mark_out()
+
+    def _mark_out(self) -> None:
+        """Where the outcomes of all environments of this share lie together, by slot."""
+        self._blocks: list[tuple[memoryview, memoryview, memoryview]] | None = None
+        rows, where = self.rows, self._all
+        if self.env_ids and isinstance(where, slice):
+            flags = rows.terminations.view(np.uint8), rows.truncations.view(np.uint8)
+            self._blocks = [
+                (rows.rewards[slot, where].data, *(flag[slot, where].data for flag in flags))
+                for slot in range(rows.shape.slots)
+            ]
 
     def attach(self, command: Attach) -> None:
         """Give every cell its row. From here on environments can be stepped."""
         self._rows = rows = command.rows
+        self._mark_out()
         columns = Columns(rows)
         for spec in command.columns:
             columns.add(spec)
@@ -231,6 +246,12 @@ class Share:
             self._infos.clear(where)
         outcomes = self._step_cells(cells, command, where, slots)
         rewards, terminations, truncations = zip(*outcomes, strict=True)
+        if command.everyone and self._blocks is not None:
+            # A third of the time that NumPy takes for a few numbers.
+            block = self._blocks[command.slot]
+            block[0][:] = array("d", rewards)
+            block[1][:], block[2][:] = bytes(terminations), bytes(truncations)
+            return
         rows = self.rows
         rows.rewards[slots, where] = rewards
         rows.terminations[slots, where] = terminations
@@ -250,16 +271,19 @@ class Share:
         catch, append = self._catch, outcomes.append
         mark, timed = self.mark, self._manner.timed
         stamps = None if command.everyone else [time.monotonic_ns()]
-        each_slot = repeat(command.slot, len(cells)) if command.everyone else slots
+        if command.everyone:
+            steps, env_ids, each_slot = self._steps, self.env_ids, repeat(command.slot, len(cells))
+        else:
+            steps, env_ids, each_slot = [cell.step for cell in cells], where, slots
         actions = self._actions(command, where)
-        for cell, slot, action in zip(cells, each_slot, actions, strict=True):
-            mark[MARK_ENV] = cell.env_ids[0]
+        for step, env_id, slot, action in zip(steps, env_ids, each_slot, actions, strict=True):
+            mark[MARK_ENV] = env_id
             if timed:
                 mark[MARK_SINCE_NS] = time.monotonic_ns()
             try:
-                append(cell.step(slot, action))
+                append(step(slot, action))
             except catch as error:
-                self._fail(cell, "step", error, action)
+                self._fail(self._cell_of[env_id], "step", error, action)
                 append((0.0, False, False))
             if stamps is not None:
                 stamps.append(time.monotonic_ns())
@@ -277,12 +301,15 @@ class Share:
 
     def _actions(self, command: Step, where: Any) -> list[Any]:
         """One action per environment, each its own: nothing the caller may still overwrite."""
-        arrays = [array[where].copy() for array in self.rows.actions]
+        layout, actions = self.rows.shape.action, self.rows.actions
+        if command.objects is None and layout.is_plain and actions[0].ndim == 1:
+            return list(actions[0][where])  # numbers: each its own
+        arrays = [array[where].copy() for array in actions]
         objects = None
         if command.objects is not None:
             env_ids = self.env_ids if command.everyone else where
             objects = [command.objects.get(env_id) for env_id in env_ids]
-        return each_action(self.rows.shape.action, arrays, objects)
+        return each_action(layout, arrays, objects)
 
     def _joint_action(self, cell: BatchedCell, command: Step) -> Any:
         layout = self.rows.shape.action

@@ -27,7 +27,7 @@ AUTORESET = {
     "same_step": AutoresetMode.SAME_STEP,
     "disabled": AutoresetMode.DISABLED,
 }
-BACKENDS = ("auto", "serial", "thread", "process")
+BACKENDS = ("auto", "serial", "thread", "process", "hybrid")
 START_METHODS = ("forkserver", "spawn", "fork")
 ON_FAILURE = ("restart", "replay", "raise")
 
@@ -196,6 +196,10 @@ def _backend_named(name: str) -> Callable[[Terms], Backend]:
         from shoal.engine.backends.thread import ThreadBackend
 
         return ThreadBackend
+    if name == "hybrid":
+        from shoal.engine.backends.hybrid import HybridBackend
+
+        return HybridBackend
     from shoal.engine.backends.process import ProcessBackend
 
     return ProcessBackend

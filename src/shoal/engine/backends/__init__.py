@@ -56,6 +56,12 @@ class Worker(Protocol):
     def take(self) -> Reply | None:
         """The answer, once `wait` said there is one; the same one until the next `put`."""
 
+    def is_through(self) -> bool:
+        """Whether it has taken the step that was put, and has nothing more to say.
+
+        Waits for a moment. In any other case `wait` and `take` tell what there is.
+        """
+
     def at(self) -> Place:
         """What it is at, or was when it ended."""
 

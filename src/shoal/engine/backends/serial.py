@@ -38,6 +38,9 @@ class SerialWorker:
     def take(self) -> Reply | None:
         return own(self._reply) if self._reply is not None else None
 
+    def is_through(self) -> bool:
+        return self._reply is None
+
     def at(self) -> Place:
         return place_of(self._share.mark)
 

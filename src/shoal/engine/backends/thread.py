@@ -18,6 +18,7 @@ from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, serve
 from shoal.errors import WorkerDied
 
+_MOMENT_S = 0.02
 _ON_THE_WAY_S = 0.02
 """How long to wait for the signal of an answer that is there."""
 
@@ -117,6 +118,12 @@ class ThreadWorker:
     def take(self) -> Reply | None:
         self._num_taken = self._num_asked
         return own(self._reply) if self._reply is not None else None
+
+    def is_through(self) -> bool:
+        if self._error is not None or not self._has_answered(_MOMENT_S):
+            return False
+        self._num_taken = self._num_asked
+        return self._reply is None
 
     def at(self) -> Place:
         return place_of(self._share.mark)

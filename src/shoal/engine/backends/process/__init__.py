@@ -57,18 +57,18 @@ _SPARE_BLOCKS = 16
 
 
 class ProcessBackend:
-    """Worker processes, over shared memory."""
+    """Worker processes, over shared memory; `num_own` of a pool's workers are not among them."""
 
     name = "process"
     loses_workers = True
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, num_own: int = 0) -> None:
         if launch.importing:
             raise ConfigError(
                 "a module that workers import makes environments when it is imported, which would "
                 "go on for ever. Put that into a function, or under `if __name__ == '__main__':`."
             )
-        self._terms = terms
+        self._terms, self._num_own = terms, num_own
         self.start_method = _start_method(terms.start_method)
         self._signals, self._store = Memory.create(), Store()
         self._memories: weakref.WeakSet[Memory] = weakref.WeakSet()
@@ -123,7 +123,8 @@ class ProcessBackend:
     def _start(self, build: Build, header: Header) -> ProcessWorker:
         assignment = build.assignment
         # Spinning pays only while everyone has a core of its own.
-        spin_s = SPIN_S if assignment.num_workers < usable_cores() else 0.0
+        num_processes = assignment.num_workers - self._num_own
+        spin_s = SPIN_S if num_processes < usable_cores() else 0.0
         block = self._free_block(assignment.worker, header)
         signals = WorkerSignals(header, block, spin_s)
         order = Order(

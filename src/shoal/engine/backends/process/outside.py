@@ -177,7 +177,7 @@ class ProcessWorker:
         self._terms, self._signals, self._pipe, self._child = terms, signals, pipe, child
         self._pack = pack
         self._go, self._done, self._words = signals.go, signals.done, signals.words
-        self._spin_s = signals.spin_s
+        self._spin_s, self._acquire = signals.spin_s, signals.done.acquire
         self._env_ids = tuple(assignment.ids())
         self._deadline: float | None = time.monotonic() + terms.start_timeout_s
         self._words[ASKED] = int(isinstance(child, ForkedChild))  # which knows its first command
@@ -336,6 +336,15 @@ class ProcessWorker:
         for failure in reply.failures:
             failure.error = carried_error(failure.error)
         return reply
+
+    def is_through(self) -> bool:
+        words = self._words
+        if not (self._acquire(False) or self._done.wait(self._spin_s, PARK_S)):
+            return False
+        if words[HAS_REPLY] or words[ANSWERED] != words[ASKED]:
+            return False
+        self._reply, self._taken = None, words[ASKED]
+        return True
 
     def at(self) -> Place:
         return place_of(self._words)
