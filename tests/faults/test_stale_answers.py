@@ -47,7 +47,7 @@ def test_no_stale_answer_after_a_time_out_or_a_death(
     """Steps that end about when their time is up, and kills about when a step ends."""
     if setting.portable and mode != "next_step":
         pytest.skip("where it starts interpreters, one mode is enough")
-    tries = scale(short=2 if setting.portable else 7, full=20 if setting.portable else 160)
+    tries = scale(short=2 if setting.portable else 7, full=20 if setting.portable else 420)
     draw = random.Random(tries)
     factories = worlds(4, Dozer, folder=str(tmp_path))
     given: dict[str, Any] = {"backend": "process", "num_workers": 2, "autoreset": mode}
@@ -87,9 +87,13 @@ def test_a_large_answer_cut_off_by_a_death_is_not_continued(scale: Scale) -> Non
         def talk(self, text: str) -> str:
             return text * 400_000
 
-    with shoal.make(worlds(2, Talker, history=False), backend="process", num_workers=2) as envs:
+    tries = scale(short=6, full=200)
+    faults = shoal.Faults(max_restarts=tries)  # hardly an episode comes to its end here
+    with shoal.make(
+        worlds(2, Talker, history=False), backend="process", num_workers=2, faults=faults
+    ) as envs:
         envs.reset(seed=0)
-        for k in range(scale(short=6, full=200)):
+        for k in range(tries):
             timer = kill_later(envs, 1, 0.0005 * (1 + k % 8))
             try:
                 first = envs.call("talk", f"first {k}")
