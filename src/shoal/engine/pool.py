@@ -488,7 +488,7 @@ class Pool:
     def waiting(self) -> set[int]:
         """Environments that were sent and that no worker is at."""
         self._ready &= self._sent
-        self._num_sent = int(np.count_nonzero(self._sent))
+        self._count_sent()
         flying = {i for seat in self.seats if seat.flight is not None for i in seat.flight.sent}
         return set(np.flatnonzero(self._sent & ~self._ready).tolist()) - flying
 
@@ -526,7 +526,7 @@ class Pool:
             del self._action_objects[env_id]
         self._action_objects.update(objects or {})
         self._sent[list(env_ids)] = True
-        self._num_sent = int(np.count_nonzero(self._sent))
+        self._count_sent()
         for seat, ids in reversed(self.by_seat(dict.fromkeys(env_ids))):
             seat.queued.extend(ids)
             if seat.flight is None:
@@ -554,7 +554,7 @@ class Pool:
         ids = np.flatnonzero(self._ready)
         self._sent[ids] = False
         self._ready[ids] = False
-        self._num_sent = int(np.count_nonzero(self._sent))
+        self._count_sent()
         return self.step_results(ids.tolist())
 
     def outstanding(self) -> Array:
@@ -657,6 +657,9 @@ class Pool:
         """These were sent and will never be received."""
         ids = list(env_ids)
         self._sent[ids] = self._ready[ids] = False
+        self._count_sent()
+
+    def _count_sent(self) -> None:
         self._num_sent = int(np.count_nonzero(self._sent))
 
     def _come_back(self, flight: Flight) -> None:
