@@ -42,3 +42,20 @@ def assert_same(got: Any, expected: Any, where: str = "trace") -> None:
             assert_same(a, b, f"{where}[{k}]")
     else:
         assert got == expected, f"{where}: {got!r} instead of {expected!r}"
+
+
+def count_episodes(envs: Any, num_steps: int, mode: str) -> list[tuple[float, int]]:
+    """Step just reset environments; return and length of every episode that ended, in order."""
+    running, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, dtype=int)
+    over, episodes = np.zeros(envs.num_envs, dtype=bool), []
+    for _ in range(num_steps):
+        _, rewards, terminated, truncated, _ = envs.step(np.full(envs.num_envs, 1))
+        real = ~over if mode == "next_step" else np.ones(envs.num_envs, dtype=bool)
+        running, lengths = running + np.where(real, rewards, 0), lengths + real
+        over = terminated | truncated
+        for i in np.flatnonzero(over):
+            episodes.append((running[i], lengths[i]))
+            running[i], lengths[i] = 0.0, 0
+        if mode == "disabled" and over.any():
+            envs.reset(options={"reset_mask": over})
+    return episodes

@@ -135,6 +135,11 @@ def _take_apart(space: spaces.Space[Any], value: Any, where: str, parts: list[An
         parts.append(value)
 
 
+_AS_MEMORY = "?bBhHiIlLqQfd"
+"""Kinds of numbers that a memoryview can hold: the same ones for both sides of a copy."""
+NO_SUCH_ROW = (TypeError, ValueError, BufferError)
+"""What copying into the memory of a row raises, if what is copied is not just such a row."""
+
 Note = Callable[[str, str], None]
 """`note(key, text)`: something worth one line in the log, once per key."""
 
@@ -155,6 +160,8 @@ class Writer:
         check_finite: bool = False,
     ) -> None:
         self.objects: tuple[Any, ...] = ()
+        self.memory: memoryview[Any] | None = None
+        """The row itself, where whatever has its kind and shape may be copied into it."""
         self._layout, self._root, self._note = layout, root, note
         self._targets = list(zip(layout.arrays, row, strict=True))
         self._check_finite = check_finite
@@ -162,9 +169,22 @@ class Writer:
         self.write: Callable[[Any], None] = self._plain_writer() if plain else self._write
 
     def _plain_writer(self) -> Callable[[Any], None]:
-        """The common case, one array leaf: three comparisons and a copy."""
+        """The common case, one array leaf: three comparisons and a copy.
+
+        A row of numbers is copied by a memoryview, which compares, too, in half the time.
+        """
         (leaf, row) = self._targets[0]
         shape, dtype, ndarray, slow = leaf.shape, leaf.dtype, np.ndarray, self._write
+        if len(shape) == 1 and dtype.char in _AS_MEMORY:
+            self.memory = memory = row.data
+
+            def write_numbers(value: Any) -> None:
+                try:
+                    memory[:] = value
+                except NO_SUCH_ROW:
+                    slow(value)
+
+            return write_numbers
 
         def write(value: Any) -> None:
             if type(value) is ndarray and value.dtype is dtype and value.shape == shape:

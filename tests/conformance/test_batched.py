@@ -14,7 +14,7 @@ from conftest import Make, Setting
 from shoal import ConfigError, ContractError
 from shoal.testing import CountingWorld
 from shoal.vector.make import as_mode
-from trace_of import assert_same, run
+from trace_of import assert_same, count_episodes, run
 
 WIDTH = 2
 
@@ -37,6 +37,16 @@ def test_it_gives_the_trace_of_its_environments_alone(make: Make, mode: str, obs
     together = make(batched(mode, **kwargs), num_envs, autoreset=mode)
     assert_same(run(together, 120, mode=mode), expected)
     assert together.stats()["episodes"] > 20
+
+
+def test_episodes_are_counted_for_each_of_its_environments(make: Make, mode: str) -> None:
+    envs = make(batched(mode), 6, autoreset=mode)
+    envs.reset(seed=0)
+    expected = count_episodes(envs, 80, mode)
+    stats = envs.stats()
+    assert stats["episodes"] == len(expected) > 20
+    got = list(zip(stats["episode_returns"], stats["episode_lengths"], strict=True))
+    assert got == expected[-100:]
 
 
 def test_calls_attributes_and_frames_are_of_single_environments(make: Make) -> None:

@@ -54,6 +54,7 @@ class Stage:
             lambda key, text: self.notes.append(text),
             mode,
             check_finite,
+            set(),
             {},
             {},
         )
@@ -64,8 +65,18 @@ class Stage:
         self.cell.reset(slot, [ResetArgs(**kwargs)] * len(self.cell.env_ids))
 
     def step(self, action: Any = 0, slot: int = 0) -> Any:
+        """Step as a worker does: reward, terminated, truncated; a list, if of several."""
         self.infos.clear()
-        return self.cell.step(slot, action)
+        flags = (self.rows.terminations[slot], self.rows.truncations[slot])
+        flags[0][:] = flags[1][:] = False
+        rewards = self.cell.step(slot, action)
+        assert self.rows.any_ended(slot) == (slot in self.desk.flagged)
+        self.desk.flagged.clear()
+        ids = list(self.cell.env_ids)
+        ended = [one[ids].tolist() for one in flags]
+        if isinstance(rewards, list):
+            return list(zip(rewards, *ended, strict=True))
+        return rewards, ended[0][0], ended[1][0]
 
     def seen(self, slot: int = 0, env_id: int = 1) -> Any:
         """The observation in the row of the cell."""
@@ -322,31 +333,6 @@ def test_what_is_no_number_is_refused_as_a_reward(reward: Any) -> None:
         stage.step()
 
 
-@pytest.mark.parametrize("mode", [NEXT, SAME, DISABLED])
-def test_the_return_and_length_of_the_episode_that_ended_are_kept(mode: AutoresetMode) -> None:
-    env = Scripted(0.5, length=3)
-    stage = Stage(env, mode)
-    stage.reset()
-    for number in range(1, 4):
-        stage.until_end()
-        assert stage.rows.episode_returns.tolist() == [0, 0.5 * env.length, 0]
-        assert stage.rows.episode_lengths.tolist() == [0, env.length, 0]
-        assert stage.cell.episode == number + (mode is SAME)
-        env.length += 1
-        if mode is not SAME:
-            stage.reset()
-
-
-def test_an_episode_cut_short_by_a_reset_is_not_counted() -> None:
-    stage = Stage(Scripted(1.0, length=3), NEXT)
-    stage.reset()
-    stage.step()
-    stage.reset()
-    stage.until_end()
-    assert stage.rows.episode_returns[1] == 3.0
-    assert stage.rows.episode_lengths[1] == 3
-
-
 # --- how an episode begins ---------------------------------------------------
 
 
@@ -508,8 +494,7 @@ def test_a_vector_environment_does_in_its_rows_what_it_does_alone(
         for k in range(WIDTH):
             stage.assert_shows(stage.seen(env_id=1 + k), one_of(expected, k))
         actions = np.full(WIDTH, step % 7)
-        stage.infos.clear()
-        outcomes = stage.cell.step(0, actions)
+        outcomes = stage.step(actions)
         expected, rewards, terminated, truncated, infos = alone.step(actions)
         assert outcomes == list(zip(rewards, terminated, truncated, strict=True))
         assert [type(one[0]) for one in outcomes] == [float] * WIDTH
@@ -538,28 +523,12 @@ def test_the_infos_of_a_vector_environment_are_those_of_its_environments() -> No
     stage.reset(seed=4)
     alone.reset(seed=[4] * WIDTH)
     for _ in range(30):
-        stage.infos.clear()
-        stage.cell.step(0, np.zeros(WIDTH, np.int64))
+        stage.step(np.zeros(WIDTH, np.int64))
         *_, infos = alone.step(np.zeros(WIDTH, np.int64))
         infos.pop("final_obs", None)
         infos.pop("_final_obs", None)
         odd, stage.infos.odd = stage.infos.odd, []
         assert_same(stage.infos_of.collect([1, 2, 3], odd), infos)
-
-
-def test_returns_and_lengths_are_counted_for_each_row() -> None:
-    stage = Stage(batch(NEXT), NEXT, cell=BatchedCell)
-    stage.reset(seed=4)
-    totals, lengths, over = np.zeros(WIDTH), np.zeros(WIDTH, int), np.zeros(WIDTH, bool)
-    for _ in range(60):
-        outcomes = stage.cell.step(0, np.ones(WIDTH, np.int64))
-        for k, (reward, terminated, truncated) in enumerate(outcomes):
-            totals[k] = 0 if over[k] else totals[k] + reward
-            lengths[k] = 0 if over[k] else lengths[k] + 1
-            over[k] = terminated or truncated
-            if over[k]:
-                assert stage.rows.episode_returns[1 + k] == totals[k]
-                assert stage.rows.episode_lengths[1 + k] == lengths[k]
 
 
 @pytest.mark.parametrize("seeds", [[5, 6, 7], [9, 1, 4], [None, 3, None], [None] * 3], ids=str)
@@ -574,12 +543,12 @@ def test_a_reset_of_some_rows_leaves_the_others_where_they_are() -> None:
     stage = Stage(batch(NEXT), NEXT, cell=BatchedCell)
     stage.reset(seed=1)
     for _ in range(2):
-        stage.cell.step(0, np.zeros(WIDTH, np.int64))
+        stage.step(np.zeros(WIDTH, np.int64))
     stage.cell.reset(0, [None, ResetArgs(50, {"task": 8}), None])
     records = [decode(stage.seen(env_id=1 + k)) for k in range(WIDTH)]
     assert [record.step for record in records] == [2, 0, 2]
     assert [record.task for record in records] == [0, 8, 0]
-    stage.cell.step(0, np.zeros(WIDTH, np.int64))
+    stage.step(np.zeros(WIDTH, np.int64))
     assert [decode(stage.seen(env_id=1 + k)).step for k in range(WIDTH)] == [3, 1, 3]
 
 

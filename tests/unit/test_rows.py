@@ -38,8 +38,8 @@ def shape_of(**changes: Any) -> RowShape:
 
 def arrays_of(rows: Rows) -> list[Array]:
     rings = [array for slot in rows.observations for array in slot]
-    scalars = [rows.rewards, rows.terminations, rows.truncations, rows.episode_returns]
-    rest = [rows.episode_lengths, rows.asked, rows.generators, rows.info_present, rows.info_bytes]
+    scalars = [rows.rewards, rows.terminations, rows.truncations]
+    rest = [rows.asked, rows.generators, rows.info_present, rows.info_bytes]
     return [*rings, *rows.finals, *rows.actions, *scalars, *rest]
 
 
@@ -54,15 +54,14 @@ def test_every_array_has_a_row_for_every_environment() -> None:
     assert [array.shape for array in rows.finals] == shapes
     assert [array.shape for array in rows.actions] == [(7,), (7, 2)]
     assert rows.rewards.shape == rows.terminations.shape == rows.truncations.shape == (2, 7)
-    assert rows.asked.shape == rows.episode_returns.shape == rows.episode_lengths.shape == (7,)
+    assert rows.asked.shape == rows.step_ns.shape == (7,)
     assert rows.info_present.shape == (INFO_COLUMNS, 7)
 
 
 def test_rewards_are_float64_and_flags_are_bool() -> None:
     rows = Rows(shape_of())
-    assert rows.rewards.dtype == rows.episode_returns.dtype == np.float64
+    assert rows.rewards.dtype == np.float64
     assert rows.terminations.dtype == rows.truncations.dtype == np.bool_
-    assert rows.episode_lengths.dtype == np.int64
 
 
 def test_last_observations_have_rows_only_where_they_are_kept() -> None:

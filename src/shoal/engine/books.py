@@ -46,6 +46,7 @@ class Books:
         self.resets_next = np.zeros(plan.num_envs, dtype=np.bool_)
         """Whose next step resets, whatever its action."""
         self._any_resets_next = False
+        self._rewards = list(rows.rewards)
 
     def resized(self, plan: PoolPlan, rows: Rows) -> Books:
         """The same books for another number of environments."""
@@ -83,7 +84,10 @@ class Books:
                 self._record_wish(command, failed)
         if stepped:
             everyone = len(stepped) == self.num_envs and not landed[0][1].sent
-            self.record_step(None if everyone else stepped, objects, witness)
+            if everyone and not objects:
+                self.record_all(True, witness)
+            else:
+                self._record_step(None if everyone else stepped, objects, witness)
 
     def record_again(self, landed: Sequence[tuple[Seat, Flight]]) -> None:
         """As `record`, after one that was broken off somewhere in its middle.
@@ -145,39 +149,50 @@ class Books:
         self.resets_next[done] = False
         witness.was_reset(done)
 
-    def record_step(
+    def record_all(self, any_ended: bool, witness: Witness) -> None:
+        """All environments have taken the step whose actions are in the rows."""
+        if any_ended or self._any_resets_next:
+            self._record_step(None, {}, witness)
+        else:
+            self.slots.turn_all()
+            self.journal.add(None, self._rewards[self.slots.common])
+
+    def _record_step(
         self, env_ids: Sequence[int] | None, objects: dict[int, Any], witness: Witness
     ) -> None:
-        """Environments (None: all) have taken the step whose actions are in the rows."""
-        journal, rows, ids = self.journal, self.rows, slice(None) if env_ids is None else env_ids
+        journal, rows = self.journal, self.rows
         if env_ids is None:
             self.slots.turn_all()
-            if not objects and not self._any_resets_next and not rows.any_ended(self.slots.common):
-                journal.add(None, rows.rewards[self.slots.common])
-                return
         else:
             self.slots.turn(env_ids)
-        slots = self.slots.of(env_ids)
+        slots, ids = self.slots.of(env_ids), slice(None) if env_ids is None else env_ids
         ended = rows.terminations[slots, ids] | rows.truncations[slots, ids]
         if objects:
             journal.add_objects(objects)
         journal.add(env_ids, rows.rewards[slots, ids])
+        those = _chosen(ended, env_ids)
+        for env_id in those:
+            self._count(env_id)
         if self._any_resets_next:
             journal.begin(_chosen(self.resets_next[ids], env_ids))
         if self.mode is AutoresetMode.NEXT_STEP:
             self.resets_next[ids] = ended
-        any_ended = bool(np.count_nonzero(ended))
-        if any_ended:
-            those = _chosen(ended, env_ids)
+        if those:
             if self.mode is AutoresetMode.SAME_STEP:
                 journal.begin(those)
             else:
                 journal.end(those)
             witness.finished(those)
         if env_ids is None:
-            self._any_resets_next = any_ended and self.mode is AutoresetMode.NEXT_STEP
+            self._any_resets_next = bool(those) and self.mode is AutoresetMode.NEXT_STEP
         else:
             self._any_resets_next = bool(self.resets_next.any())
+
+    def _count(self, env_id: int) -> None:
+        """An episode for the statistics, unless its figures may be wrong."""
+        episode = self.journal.ended(env_id)
+        if episode is not None and not self.journal.entries[env_id].is_doubtful:
+            self.reader.tally.add(*episode)
 
     def replay_of(self, env_id: int) -> Recovery | None:
         """How to bring an environment to where it is; None where that is not known."""

@@ -1,8 +1,8 @@
 """Cells: environments in their rows. Where an episode ends, and what then, is written here only.
 
 A cell owns one environment (`Cell`) or one vector environment of several rows (`BatchedCell`). It
-writes observations and infos into its rows and returns rewards and flags to the worker, which
-writes those once per batch. What the three modes do at an episode's end:
+writes observations, infos and the flags of an end into its rows, and returns rewards to the worker,
+which writes those once per batch. What the three modes do at an episode's end:
 
     next_step   report the last observation; the step after resets, whatever its action
     same_step   keep the last observation in its own row, reset at once, report the new one
@@ -26,13 +26,11 @@ from shoal.engine import generators
 from shoal.engine.commands import Episode, Recovery, ResetArgs
 from shoal.engine.infos import InfoWriter
 from shoal.engine.retrace import difference, number, retrace
-from shoal.engine.rows import NO_EPISODE, Rows
+from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError
-from shoal.layout import Array, Layout, Note, Writer
+from shoal.layout import NO_SUCH_ROW, Array, Layout, Note, Writer
 from shoal.seeding import Seed
 
-Outcome = tuple[float, bool, bool]
-"""Reward, terminated, truncated."""
 RESTARTED = {"restarted": True}
 """The info of a step that reports the loss of an episode."""
 
@@ -79,6 +77,8 @@ class Desk(NamedTuple):
     note: Note
     mode: AutoresetMode
     check_finite: bool
+    flagged: set[int]
+    """Slots in which an end was flagged."""
     final_scalars: dict[int, Any]
     """Last observations that are plain numbers, as they came: a row would change their type."""
     generators: dict[int, Any]
@@ -88,6 +88,12 @@ class Desk(NamedTuple):
         """Take the last known observation, which lies in the other slot, along into this one."""
         for ring in self.rows.rings:
             ring[slot, env_id] = ring[1 - slot, env_id]
+
+    def flag(self, env_id: int, slot: int, terminated: bool, truncated: bool) -> None:
+        """An episode has ended. (The worker has taken back the flags of the step before.)"""
+        self.flagged.add(slot)
+        self.rows.terminations[slot, env_id] = terminated
+        self.rows.truncations[slot, env_id] = truncated
 
     def keep_as_final(self, env_id: int, slot: int) -> None:
         """Make the last known observation the last one of its episode."""
@@ -103,7 +109,7 @@ class Cell:
         self.env_ids = (env_id,)
         self.over = self.lost = False
         """Whether the episode has ended; whether that still has to be told."""
-        self.episode, self.length, self.episode_return = 0, 0, 0.0
+        self.episode = 0
         self.seed: Seed = None
         self.next_reset: ResetArgs | None = None
         self.objects: dict[int, tuple[Any, ...]] = {}
@@ -134,6 +140,9 @@ class Cell:
             _row_writer(desk, layout, arrays, env_id) for arrays in desk.rows.observations
         ]
         self._writes = [writer.write for writer in self._writers]
+        # Where an observation is a row of numbers it is written here: a call less, 0.05 us.
+        memories = [writer.memory for writer in self._writers]
+        self._memories = [memory for memory in memories if memory is not None]
         if desk.rows.shape.keeps_finals:
             self._final_writer = _row_writer(desk, layout, desk.rows.finals, env_id)
 
@@ -147,33 +156,30 @@ class Cell:
         self.next_reset = None
         self._begin(slot, args[0])
 
-    def step(self, slot: int, action: Any) -> Outcome:
-        """Step, or do what this mode does after an episode's end."""
+    def step(self, slot: int, action: Any) -> float:
+        """Step, or do what this mode does after an episode's end; the reward."""
         if self.over:
             return self._after_end(slot)
         observation, reward, terminated, truncated, info = self._step(action)
-        if type(reward) is not float:
-            reward = number(reward)
-        self.episode_return += reward
-        self.length += 1
-        if terminated is not False and terminated is not True:
-            terminated = bool(terminated)
-        if truncated is not False and truncated is not True:
-            truncated = bool(truncated)
         if terminated or truncated:
+            reward = number(reward)
             self._end(slot, observation, info)
+            self._desk.flag(self._id, slot, bool(terminated), bool(truncated))
+            return reward
+        if self._memories:
+            try:
+                self._memories[slot][:] = observation
+            except NO_SUCH_ROW:
+                self._writes[slot](observation)
         else:
             self._writes[slot](observation)
             if self._has_objects:
                 self.objects[self._id] = self._writers[slot].objects
-            if info:
-                self._put_info(self._id, info)
-        return reward, terminated, truncated
+        if info:
+            self._put_info(self._id, info)
+        return reward if type(reward) is float else number(reward)
 
     def _end(self, slot: int, observation: Any, info: dict[str, Any]) -> None:
-        rows = self._desk.rows
-        rows.episode_returns[self._id] = self.episode_return
-        rows.episode_lengths[self._id] = self.length
         self.over = True  # whatever fails from here on: this episode is not stepped again
         if self._desk.mode is not AutoresetMode.SAME_STEP:
             self._report(slot, observation, info)
@@ -187,19 +193,18 @@ class Cell:
         self._put_info(self._id, {"final_info": info})
         self._begin(slot, None)
 
-    def _after_end(self, slot: int) -> Outcome:
+    def _after_end(self, slot: int) -> float:
         if self.lost:
-            return self._report_loss(slot)
-        if self._desk.mode is AutoresetMode.DISABLED:
+            self._report_loss(slot)
+        elif self._desk.mode is AutoresetMode.DISABLED:
             raise EpisodeOver(_RESET_FIRST)
-        self._begin(slot, None)
-        return 0.0, False, False
+        else:
+            self._begin(slot, None)
+        return 0.0
 
-    def _report_loss(self, slot: int) -> Outcome:
+    def _report_loss(self, slot: int) -> None:
         """End the episode that was lost with the worker, at its last known observation."""
         desk, self.lost = self._desk, False
-        desk.rows.episode_returns[self._id] = self.episode_return
-        desk.rows.episode_lengths[self._id] = self.length
         if desk.mode is AutoresetMode.SAME_STEP:
             desk.keep_as_final(self._id, slot)
             if self._has_objects:
@@ -209,7 +214,7 @@ class Cell:
         else:
             desk.carry_over(self._id, slot)
             self._put_info(self._id, RESTARTED)
-        return 0.0, False, True
+        desk.flag(self._id, slot, False, True)
 
     def _begin(self, slot: int, args: ResetArgs | None) -> None:
         """Start an episode: as the caller says, as planned, or (None) as the env likes."""
@@ -227,7 +232,7 @@ class Cell:
             self.seed = args.seed if args.seed is not None else self.seed
             observation, info = self.env.reset(seed=args.seed, options=args.options)
         self.over = self.lost = False
-        self.episode, self.length, self.episode_return = self.episode + 1, 0, 0.0
+        self.episode += 1
         self._report(slot, observation, info)
 
     def _report(self, slot: int, observation: Any, info: dict[str, Any]) -> None:
@@ -242,7 +247,6 @@ class Cell:
         for name, value in how.attributes.items():
             self.set_attr(name, {self._id: value})
         self.seed, self.next_reset, self.episode = how.seed, how.next_reset, how.num_episodes
-        self.length, self.episode_return = how.length, how.episode_return
         if how.episode is None:
             generators.put_back(self._holder, how.generator, how.seed)
             self.over, self.lost = how.num_episodes > 0, how.is_lost
@@ -315,9 +319,6 @@ class BatchedCell:
         self.lost = False
         self._reset_next: ResetArgs | None = None
         self._lost_objects: dict[int, tuple[Any, ...]] = {}
-        self._over = np.zeros(env.num_envs, dtype=np.bool_)
-        self._returns = np.zeros(env.num_envs, dtype=np.float64)
-        self._lengths = np.zeros(env.num_envs, dtype=np.int64)
         self.objects: dict[int, tuple[Any, ...]] = {}
         self.final_objects: dict[int, tuple[Any, ...]] = {}
 
@@ -328,10 +329,6 @@ class BatchedCell:
     @property
     def action_space(self) -> gymnasium.Space[Any]:
         return self.env.single_action_space
-
-    @property
-    def length(self) -> int:
-        return int(self._lengths.max(initial=0))
 
     def attach(self, desk: Desk) -> None:
         self._desk = desk
@@ -371,7 +368,6 @@ class BatchedCell:
             options = {**(options or {}), "reset_mask": mask}
         self.seed = chosen[0].seed
         observations, infos = self.env.reset(seed=_joint_seed(args), options=options)
-        self._over[mask], self._returns[mask], self._lengths[mask] = False, 0.0, 0
         self.episode += 1
         for k in np.flatnonzero(~mask) if self._desk.rows.shape.slots > 1 else ():
             self._desk.carry_over(self.env_ids[k], slot)
@@ -386,19 +382,13 @@ class BatchedCell:
             self.set_attr(name, {env_id: value})
         if how.num_episodes:
             self.lost, self._reset_next = True, self._reset_next or how.next_reset or ResetArgs()
-        k = env_id - self.env_ids[0]
-        self._returns[k] = how.episode_return
-        # One that had ended already ends once more with the others, and that is no episode.
-        self._lengths[k] = how.length if how.is_lost else NO_EPISODE
         self._lost_objects[env_id] = how.objects
         return "it is part of a vector environment" if how.episode is not None else ""
 
-    def _report_loss(self, slot: int) -> list[Outcome]:
+    def _report_loss(self, slot: int) -> None:
         desk, self.lost = self._desk, False
         is_same_step = desk.mode is AutoresetMode.SAME_STEP
-        for k, env_id in enumerate(self.env_ids):
-            desk.rows.episode_returns[env_id] = self._returns[k]
-            desk.rows.episode_lengths[env_id] = self._lengths[k]
+        for env_id in self.env_ids:
             if is_same_step:
                 desk.keep_as_final(env_id, slot)
                 self.final_objects[env_id] = self._lost_objects.get(env_id, ())
@@ -409,7 +399,7 @@ class BatchedCell:
         for env_id in self.env_ids:
             info: dict[str, Any] = {"final_info": RESTARTED} if is_same_step else {}
             desk.infos.put(env_id, RESTARTED | info)
-        return [(0.0, False, True)] * len(self.env_ids)
+            desk.flag(env_id, slot, False, True)
 
     def _restart(self, slot: int) -> None:
         assert self._reset_next is not None
@@ -417,31 +407,30 @@ class BatchedCell:
         args = [ResetArgs(None if seed is None else seed + k) for k in range(len(self.env_ids))]
         self.reset(slot, args)
 
-    def step(self, slot: int, actions: Any) -> list[Outcome]:
-        """Step all rows together."""
+    def step(self, slot: int, actions: Any) -> list[float]:
+        """Step all rows together; their rewards."""
         if self.lost:
-            return self._report_loss(slot)
+            self._report_loss(slot)
+            return [0.0] * len(self.env_ids)
         if self._reset_next is not None:
             if self._desk.mode is AutoresetMode.DISABLED:
                 raise EpisodeOver(_RESET_FIRST)
             self._restart(slot)
-            return [(0.0, False, False)] * len(self.env_ids)
+            return [0.0] * len(self.env_ids)
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         rewards = self._column("rewards", rewards, np.float64)
         terminated = self._column("terminations", terminated, np.bool_)
         truncated = self._column("truncations", truncated, np.bool_)
-        done = terminated | truncated
-        real = ~self._over if self._desk.mode is AutoresetMode.NEXT_STEP else np.ones_like(done)
-        self._returns += np.where(real, rewards, 0.0)
-        self._lengths += real
         infos = dict(infos)
         finals, _ = infos.pop("final_obs", None), infos.pop("_final_obs", None)
-        self._end(np.flatnonzero(done), finals)
-        if self._desk.mode is not AutoresetMode.SAME_STEP:
-            self._over = done
-        self._report(slot, observations, infos, range(len(done)))
-        flags = zip(rewards.tolist(), terminated.tolist(), truncated.tolist(), strict=True)
-        return list(flags)
+        ended = np.flatnonzero(terminated | truncated)
+        if self._desk.mode is AutoresetMode.SAME_STEP:
+            self._keep_finals(ended, finals)
+        self._report(slot, observations, infos, range(len(self.env_ids)))
+        for k in ended:
+            self._desk.flag(self.env_ids[k], slot, terminated[k], truncated[k])
+        each_reward: list[float] = rewards.tolist()
+        return each_reward
 
     def _column(self, name: str, values: Any, dtype: Any) -> Array:
         array = np.asarray(values, dtype=dtype)
@@ -452,20 +441,12 @@ class BatchedCell:
             )
         return array
 
-    def _end(self, ended: Array, finals: Any) -> None:
-        rows = self._desk.rows
+    def _keep_finals(self, ended: Array, finals: Any) -> None:
+        if len(ended) and finals is None:
+            raise ContractError("an episode ended without `final_obs` in the infos.")
         for k in ended:
-            env_id = self.env_ids[k]
-            rows.episode_returns[env_id], rows.episode_lengths[env_id] = (
-                self._returns[k],
-                self._lengths[k],
-            )
-            if self._desk.mode is AutoresetMode.SAME_STEP:
-                if finals is None:
-                    raise ContractError("an episode ended without `final_obs` in the infos.")
-                self._finals[k].write(finals[k])
-                self.final_objects[env_id] = self._finals[k].objects
-        self._returns[ended], self._lengths[ended] = 0.0, 0
+            self._finals[k].write(finals[k])
+            self.final_objects[self.env_ids[k]] = self._finals[k].objects
 
     def _report(
         self, slot: int, observations: Any, infos: dict[str, Any], rows: Sequence[int] | Array

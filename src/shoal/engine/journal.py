@@ -21,6 +21,7 @@ from shoal.seeding import Seed, env_seed
 
 _FIRST_CAPACITY = 64
 _AS_IT_LIKES = ResetArgs()
+_add = np.add
 
 
 @dataclass(slots=True)
@@ -41,6 +42,8 @@ class Entry:
     is_fresh: bool = False
     """Whether it was restarted and not reset since."""
     is_over: bool = False
+    is_doubtful: bool = False
+    """Whether Ctrl-C may have cost a step of the running episode its record."""
     attributes: dict[str, Any] = field(default_factory=dict)
     changes: list[tuple[int, str, Any]] = field(default_factory=list)
     objects: dict[int, Any] = field(default_factory=dict)
@@ -53,8 +56,8 @@ class Journal:
         self._rows, self._limit = rows, limit_steps
         num_envs = rows.shape.num_envs
         self.entries = [Entry() for _ in range(num_envs)]
-        self._capacity = min(_FIRST_CAPACITY, limit_steps)
-        self._rings = [self._ring_for(array) for array in rows.actions]
+        self._capacity = min(_FIRST_CAPACITY, limit_steps or _FIRST_CAPACITY)
+        self._make_rings()
         self._time = 0
         """Steps so far, as long as all environments have taken equally many."""
         self._times: Array | None = None
@@ -64,8 +67,10 @@ class Journal:
         self._full_at = self._capacity
         self._returns = np.zeros(num_envs)
 
-    def _ring_for(self, array: Array) -> Array:
-        return np.empty((self._capacity, *array.shape), array.dtype)
+    def _make_rings(self) -> None:
+        actions = self._rows.actions
+        self._rings = [np.empty((self._capacity, *one.shape), one.dtype) for one in actions]
+        self._recorded = list(zip(self._rings, actions, strict=True))
 
     def take_over(self, other: Journal, count: int) -> None:
         """Go on where a journal of other rows was, for its first environments."""
@@ -77,7 +82,7 @@ class Journal:
         self._starts[:count] = other._starts[:count]
         self._is_whole[:count] = other._is_whole[:count]
         self._returns[:count] = other._returns[:count]
-        self._rings = [self._ring_for(array) for array in self._rows.actions]
+        self._make_rings()
         for mine, theirs in zip(self._rings, other._rings, strict=True):
             mine[:, :count] = theirs[:, :count]
 
@@ -85,31 +90,27 @@ class Journal:
 
     def add(self, env_ids: Sequence[int] | None, rewards: Array) -> None:
         """Environments (None: all) have taken the step whose actions are in the rows."""
-        if env_ids is None and self._times is None:
-            self._returns += rewards
-            if not self._capacity:
-                return
-            if self._time >= self._full_at:
-                self._make_room()
-            at = self._time % self._capacity
-            for ring, array in zip(self._rings, self._rows.actions, strict=True):
-                ring[at] = array
-            self._time += 1
-        else:
+        if env_ids is not None or self._times is not None:
             self._add_some(range(len(self.entries)) if env_ids is None else env_ids, rewards)
+            return
+        time = self._time
+        if time >= self._full_at:
+            self._make_room()
+        _add(self._returns, rewards, self._returns)
+        for ring, actions in self._recorded:
+            ring[time % self._capacity] = actions
+        self._time = time + 1
 
     def _add_some(self, env_ids: Sequence[int], rewards: Array) -> None:
         ids = np.asarray(env_ids)
         self._returns[ids] += rewards
-        if not self._capacity:
-            return
         if self._times is None:
             self._times = np.full(len(self.entries), self._time)
         if (self._times[ids] - self._starts[ids] >= self._capacity).any():
             self._make_room()
         at = self._times[ids] % self._capacity
-        for ring, array in zip(self._rings, self._rows.actions, strict=True):
-            ring[at, ids] = array[ids]
+        for ring, actions in self._recorded:
+            ring[at, ids] = actions[ids]
         self._times[ids] += 1
 
     def add_objects(self, objects: Mapping[int, Any]) -> None:
@@ -124,7 +125,8 @@ class Journal:
             entry.args = (
                 args[env_id] if args is not None else self._next_reset(env_id) or _AS_IT_LIKES
             )
-            entry.planned, entry.is_fresh, entry.is_over = None, False, False
+            entry.planned = None
+            entry.is_fresh = entry.is_over = entry.is_doubtful = False
             entry.generator = self._rows.generators[env_id].tobytes()
             entry.num_episodes += 1
             self._starts[env_id] = self._time if self._times is None else self._times[env_id]
@@ -187,6 +189,17 @@ class Journal:
         for env_id in env_ids:
             self.entries[env_id].is_over = True
 
+    def ended(self, env_id: int) -> tuple[float, int] | None:
+        """Return and length of an episode of which the last step was just added.
+
+        None where none has: in a vector environment that was lost, those that were over already
+        end once more, with the others. A step that tells a loss is not one of the episode.
+        """
+        entry = self.entries[env_id]
+        if entry.is_over:
+            return None
+        return float(self._returns[env_id]), self.length(env_id) - entry.is_fresh
+
     def set_attr(self, name: str, values: Mapping[int, Any]) -> None:
         for env_id, value in values.items():
             entry = self.entries[env_id]
@@ -198,6 +211,8 @@ class Journal:
     def distrust(self, env_ids: Sequence[int]) -> None:
         """Steps of these may be missing here, or be here twice: until their next episodes begin
         they cannot be rebuilt from this."""
+        for env_id in env_ids:
+            self.entries[env_id].is_doubtful = True
         self._is_whole[list(env_ids)] = False
 
     def _make_room(self) -> None:
@@ -213,7 +228,7 @@ class Journal:
     def _grow(self, times: Array) -> None:
         old, rings = self._capacity, self._rings
         self._capacity = min(2 * old, self._limit)
-        self._rings = [self._ring_for(array) for array in self._rows.actions]
+        self._make_rings()
         moments = times + np.arange(-old, 0)[:, None]  # [old, num_envs]
         envs = np.arange(len(times))
         for ring, grown in zip(rings, self._rings, strict=True):
@@ -235,7 +250,7 @@ class Journal:
         if not entry.num_episodes or not self._is_whole[env_id]:
             return None
         length, first = self.length(env_id), int(self._starts[env_id])
-        moments = np.arange(first, first + length) % max(self._capacity, 1)
+        moments = np.arange(first, first + length) % self._capacity
         return Episode(
             args=entry.args,
             generator=generators.state_of(entry.generator, entry.odd_generator),

@@ -46,6 +46,7 @@ from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
 from shoal.engine.recycle import recycle
 from shoal.engine.resize import put_in_order, rearrange, resize
+from shoal.engine.results import Results
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.supervisor import Supervisor
@@ -78,7 +79,7 @@ def exclusive(method: Callable[Concatenate[Pool, P], R]) -> Callable[Concatenate
 
     @functools.wraps(method)
     def alone(self: Pool, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not self._busy.acquire(blocking=False):
+        if not self._busy.acquire(False):
             raise ContractError(
                 f"{method.__name__}: another thread is using these environments at this moment. "
                 "Let one thread at a time use them."
@@ -199,23 +200,36 @@ class Pool:
         self._is_calm = False
         """Whether nothing is under way and nothing is to be done but steps."""
         self._at_work: list[Seat] = []
+        self._calm_workers: list[Worker] = []
         self._is_in_order = True
         """Whether every worker has just the environments, rows and columns that it should have."""
 
     # --- all together: start, finish, read --------------------------------------------------
 
-    @exclusive
-    def step(self, actions: Any) -> Batch:
+    def step(self, actions: Any) -> Results:
         """One step of every environment."""
-        if not (self._is_calm and self._step_quickly(actions)):
-            self._start_step(actions)
-            self._finish()
-            self._is_calm = self._can_be_calm()
+        if self._is_calm and self._busy.acquire(False):  # `exclusive`, written out: 0.4 us less
+            try:
+                if self._step_quickly(actions):
+                    return self.books.reader.collect(self.books.slots.common)
+            except BaseException:
+                self._is_calm = False
+                raise
+            finally:
+                self._busy.release()
+        return self._step_carefully(actions)
+
+    @exclusive
+    def _step_carefully(self, actions: Any) -> Results:
+        self._start_step(actions)
+        self._finish()
+        self._is_calm = self._can_be_calm()
         return self.step_results()
 
     def _can_be_calm(self) -> bool:
         """Whether the next step may be like the last one, without a thought about anything."""
         self._at_work = [seat for seat in reversed(self.seats) if seat.env_ids]
+        self._calm_workers = [seat.worker for seat in self._at_work]
         return (
             self._is_in_order
             and not self.wishes
@@ -230,30 +244,34 @@ class Pool:
         False where it was not begun. As soon as anyone has more to say, or nothing, it becomes a
         step like any other.
         """
-        books, at_work = self.books, self._at_work
+        books, workers = self.books, self._calm_workers
         if os.getpid() != self._pid or not books.actions.write_plain(actions):
             return False
-        step = self._steps[books.slots.next_for_all()]
         self._is_calm, begun = False, time.perf_counter()
-        is_recording = False
+        slot, any_ended, is_recording = 1 - books.slots.common, False, False
         try:
-            for seat in at_work:
-                seat.worker.put(step)
-            if all(seat.worker.is_through() for seat in at_work):
+            for worker in workers:
+                worker.put_step(slot)
+            for worker in workers:
+                has_ended = worker.end_step()
+                if has_ended is None:
+                    break
+                any_ended |= has_ended
+            else:
                 is_recording = True
-                books.record_step(None, {}, self.supervisor)
+                books.record_all(any_ended, self.supervisor)
                 self._is_calm = True
         except BaseException:  # Ctrl-C: the next call settles it
-            self._break_off(step, is_recording)
+            self._break_off(self._steps[slot], is_recording)
             raise
-        if not self._is_calm:
-            self._begun = begun
-            for seat in at_work:
-                seat.flight = Flight(step)
-            self._finish()
-            self._is_calm = self._can_be_calm()
-        else:
+        if self._is_calm:
             self.wait_s += time.perf_counter() - begun
+            return True
+        self._begun = begun
+        for seat in self._at_work:
+            seat.flight = Flight(self._steps[slot])
+        self._finish()
+        self._is_calm = self._can_be_calm()
         return True
 
     def _break_off(self, step: Step, is_half_recorded: bool) -> None:
@@ -280,9 +298,9 @@ class Pool:
         at_work = [seat for seat in self.seats if seat.env_ids]
         self._start([(seat, self._step_command(seat, slot, objects)) for seat in at_work])
 
-    def step_results(self, env_ids: Sequence[int] | None = None) -> Batch:
+    def step_results(self) -> Results:
         """What the step that was finished last has come to."""
-        return self.books.reader.collect(self.books.slots.of(env_ids), env_ids)
+        return self.books.reader.collect(self.books.slots.common)
 
     @exclusive
     def reset(self, plan: ResetPlan, env_ids: Sequence[int] | None = None) -> ResetResults:
@@ -555,7 +573,8 @@ class Pool:
         self._sent[ids] = False
         self._ready[ids] = False
         self._count_sent()
-        return self.step_results(ids.tolist())
+        env_ids = ids.tolist()
+        return self.books.reader.collect_some(self.books.slots.of(env_ids), env_ids)
 
     def outstanding(self) -> Array:
         """Ids of the environments that were sent and not received."""

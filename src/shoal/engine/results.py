@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from gymnasium.spaces import Discrete
 from shoal.engine.batch import Batch
 from shoal.engine.commands import Reply
 from shoal.engine.infos import Columns, ColumnSpec, InfoReader, OddInfo
-from shoal.engine.rows import NO_EPISODE, Rows
+from shoal.engine.rows import Rows
 from shoal.layout import Array, Leaf
 
 _EPISODES_KEPT = 100
+Results = tuple[Any, Array, Array, Array, dict[str, Any]]
+"""Observations, rewards, terminations, truncations and infos of all environments."""
 
 
 class Tally:
@@ -27,19 +30,37 @@ class Tally:
         self.episodes: deque[tuple[float, int]] = deque(maxlen=_EPISODES_KEPT)
         """Return and length of the latest episodes."""
 
+    def add(self, episode_return: float, length: int) -> None:
+        """An episode has ended."""
+        self.num_episodes += 1
+        self.episodes.append((episode_return, length))
+
 
 class Reader:
     """Reads rows, and keeps what came beside them until it is handed out."""
 
     def __init__(self, rows: Rows, copy: bool) -> None:
         self.tally = Tally()
-        self._rows, self._copy = rows, copy
+        self._rows, self._copy, self._num_envs = rows, copy, rows.shape.num_envs
         self._infos = InfoReader(Columns(rows))
-        self._all_ids = np.arange(rows.shape.num_envs)
+        self._columns = self._infos.columns.all
+        self._keeps_finals = rows.shape.keeps_finals
+        self._all_ids = list(range(rows.shape.num_envs))
+        self._copies = [self._copying(slot) for slot in range(rows.shape.slots)]
+        """By slot, what makes observations, rewards and flags of all environments the caller's."""
         self._odd: dict[int, list[OddInfo]] = {}
         self._objects: dict[int, tuple[Any, ...]] = {}
         self._final_objects: dict[int, tuple[Any, ...]] = {}
         self._final_scalars: dict[int, Any] = {}
+
+    def _copying(self, slot: int) -> tuple[Callable[[], Any], ...]:
+        rows, layout = self._rows, self._rows.shape.observation
+        observe: Callable[[], Any] = functools.partial(self.observe, slot, None)
+        if layout.is_plain and not layout.has_objects:
+            ring = rows.observations[slot][0]
+            observe = ring.copy if self._copy else ring.view
+        arrays = (rows.rewards, rows.terminations, rows.truncations)
+        return observe, *(array[slot].copy for array in arrays)
 
     def absorb(self, reply: Reply) -> list[ColumnSpec]:
         """Keep what a worker sent beside its rows; returns info columns that are new."""
@@ -76,23 +97,27 @@ class Reader:
             for env_id in beside.keys() - keep:
                 del beside[env_id]
 
-    def collect(self, slots: Any, env_ids: Sequence[int] | None) -> Batch:
-        """The results of a step of these environments, each in its slot (None: of all, in one)."""
+    def collect(self, slot: int) -> Results:
+        """The results of a step of all environments, which lie in one slot."""
+        self.tally.steps += self._num_envs
+        observations, rewards, terminations, truncations = self._copies[slot]
+        infos = self.infos(None) if self._odd or self._columns else {}
+        if self._keeps_finals and self._rows.any_ended(slot):
+            ended = self._rows.terminations[slot] | self._rows.truncations[slot]
+            self._add_finals(np.flatnonzero(ended), None, infos)
+        return observations(), rewards(), terminations(), truncations(), infos
+
+    def collect_some(self, slots: Any, env_ids: Sequence[int]) -> Batch:
+        """The results of a step of these environments, each in its slot."""
         rows = self._rows
         arrays = (rows.rewards, rows.terminations, rows.truncations)
-        if env_ids is None:
-            rewards, terminations, truncations = [array[slots].copy() for array in arrays]
-            any_ended, numbers = rows.any_ended(slots), self._all_ids
-        else:
-            rewards, terminations, truncations = [array[slots, env_ids] for array in arrays]
-            any_ended, numbers = True, np.asarray(env_ids)
-        infos = self.infos(env_ids)
-        self.tally.steps += len(numbers)
-        if any_ended:
-            ended = np.flatnonzero(terminations | truncations)
-            if len(ended):
-                self._note_ends(ended, env_ids, infos, len(numbers))
+        rewards, terminations, truncations = [array[slots, env_ids] for array in arrays]
+        infos, self.tally.steps = self.infos(env_ids), self.tally.steps + len(env_ids)
+        ended = np.flatnonzero(terminations | truncations)
+        if self._keeps_finals and len(ended):
+            self._add_finals(ended, env_ids, infos)
         observations = self.observe(slots, env_ids)
+        numbers = np.asarray(env_ids)
         return Batch(observations, rewards, terminations, truncations, infos, numbers)
 
     def infos(
@@ -104,7 +129,7 @@ class Reader:
         """
         odd: list[OddInfo] = []
         if self._odd:
-            ids = self._all_ids.tolist() if env_ids is None else env_ids
+            ids = self._all_ids if env_ids is None else env_ids
             ids = ids if only is None else only
             odd = [one for env_id in ids for one in self._odd.pop(env_id, ())]
         return self._infos.collect(env_ids, odd, only)
@@ -112,9 +137,6 @@ class Reader:
     def observe(self, slots: Any, env_ids: Sequence[int] | None) -> Any:
         """The observations of these environments (None: of all), batched as their space says."""
         layout, rings = self._rows.shape.observation, iter(self._rows.rings)
-        if env_ids is None and layout.is_plain and not layout.has_objects:
-            ring = self._rows.rings[0][slots]
-            return ring.copy() if self._copy else ring
         parts: list[Any] = []
         position = 0
         for leaf in layout.leaves:
@@ -125,26 +147,21 @@ class Reader:
                 else:
                     parts.append(ring[slots].copy() if self._copy else ring[slots])
                 continue
-            ids = self._all_ids.tolist() if env_ids is None else env_ids
+            ids = self._all_ids if env_ids is None else env_ids
             values = [self._objects[i][position] if i in self._objects else None for i in ids]
             parts.append(layout.batch_objects(leaf, values))
             position += 1
         return layout.assemble(parts)
 
-    def _note_ends(
-        self, rows: Array, env_ids: Sequence[int] | None, infos: dict[str, Any], count: int
+    def _add_finals(
+        self, rows: Array, env_ids: Sequence[int] | None, infos: dict[str, Any]
     ) -> None:
+        count = self._num_envs if env_ids is None else len(env_ids)
         ids = rows if env_ids is None else np.asarray(env_ids)[rows]
-        returns, lengths = self._rows.episode_returns[ids], self._rows.episode_lengths[ids]
-        for episode in zip(returns.tolist(), lengths.tolist(), strict=True):
-            if episode[1] != NO_EPISODE:
-                self.tally.episodes.append(episode)
-                self.tally.num_episodes += 1
-        if self._rows.shape.keeps_finals:
-            finals, mask = np.full(count, None, dtype=object), np.zeros(count, dtype=np.bool_)
-            for row, env_id in zip(rows, ids.tolist(), strict=True):
-                finals[row], mask[row] = self._final(env_id), True
-            infos["final_obs"], infos["_final_obs"] = finals, mask
+        finals, mask = np.full(count, None, dtype=object), np.zeros(count, dtype=np.bool_)
+        for row, env_id in zip(rows, ids.tolist(), strict=True):
+            finals[row], mask[row] = self._final(env_id), True
+        infos["final_obs"], infos["_final_obs"] = finals, mask
 
     def _final(self, env_id: int) -> Any:
         layout = self._rows.shape.observation

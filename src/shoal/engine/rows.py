@@ -20,8 +20,7 @@ INFO_COLUMNS = 128
 """How many info entries get a column; further ones travel beside the rows."""
 INFO_BYTES_PER_ENV = 1024
 GENERATOR_BYTES = 48
-NO_EPISODE = -1
-"""As the length of an episode: an end that is told and ends none."""
+_SET = b"\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class RowShape:
         final_rows = batch if self.keeps_finals else (0,)
         finals = [((*final_rows, *leaf.shape), leaf.dtype) for leaf in self.observation.arrays]
         actions = [((*batch, *leaf.shape), leaf.dtype) for leaf in self.action.arrays]
-        scalars = [(ring, f8), (ring, flag), (ring, flag), (batch, f8), (batch, i8), (batch, byte)]
+        scalars = [(ring, f8), ((self.slots, 2, self.num_envs), flag), (batch, byte)]
         records = [(batch, i8), ((self.num_envs, GENERATOR_BYTES), byte)]
         infos = [
             ((INFO_COLUMNS, self.num_envs), flag),
@@ -76,9 +75,9 @@ class Rows:
         self.finals = [next(carved) for _ in range(leaves)]
         """The last observation of an ended episode, where the same step already resets."""
         self.actions = [next(carved) for _ in range(num_actions)]
-        self.rewards, self.terminations, self.truncations = (next(carved) for _ in range(3))
-        self.episode_returns, self.episode_lengths = next(carved), next(carved)
-        """Of the episode that ended last."""
+        self.rewards, flags = next(carved), next(carved)
+        self.terminations, self.truncations = flags[:, 0], flags[:, 1]
+        self._flags = [flags[slot] for slot in range(shape.slots)]
         self.asked = next(carved)
         """Which environments a step of only some is for: 1 + the slot of its results, else 0."""
         self.step_ns = next(carved)
@@ -89,11 +88,7 @@ class Rows:
 
     def any_ended(self, slot: int) -> bool:
         """Whether any episode has ended in the step whose results are there."""
-        # A fifth of the time that NumPy takes for a few flags.
-        ended = b"\x01"
-        return (
-            ended in self.terminations[slot].tobytes() or ended in self.truncations[slot].tobytes()
-        )
+        return _SET in self._flags[slot].tobytes()  # a fifth of the time of NumPy's any
 
     def take_over(self, other: Rows, count: int) -> None:
         """Copy the first rows of others (infos aside), whose number differs."""
@@ -106,8 +101,7 @@ class Rows:
         return [*self.rings, self.rewards, self.terminations, self.truncations]
 
     def _single(self) -> list[Array]:
-        ends = [self.episode_returns, self.episode_lengths, self.generators]
-        return [*self.finals, *self.actions, *ends]
+        return [*self.finals, *self.actions, self.generators]
 
 
 def carve(

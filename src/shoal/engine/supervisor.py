@@ -42,7 +42,14 @@ from shoal.engine.crew import Crew
 from shoal.engine.incident import Incident, leave_capsule
 from shoal.engine.plan import PoolPlan
 from shoal.engine.seat import Flight, Seat
-from shoal.errors import ConfigError, EnvRaised, WorkerDied, WorkerError, WorkerTimeout
+from shoal.errors import (
+    ConfigError,
+    EnvRaised,
+    ShoalError,
+    WorkerDied,
+    WorkerError,
+    WorkerTimeout,
+)
 
 log = logging.getLogger("shoal")
 
@@ -177,7 +184,7 @@ class Supervisor:
         flight.mending = sorted({i for one in failures for i in one.env_ids})
         flight.failed.update(flight.mending)  # should they be given up; others have done theirs
         for failure in failures:
-            error = failure.as_error(seat.index, seat.worker.pid)
+            error = self._as_error(seat, failure)
             place = Place(failure.env_ids[0], failure.phase, failure.length)
             flight.incidents.append(self._note(seat, error, place, failure))
             self._charge(seat, place, error, flight.incidents[-1])
@@ -367,9 +374,14 @@ class Supervisor:
             error.capsule = incident.capsule
         return incident
 
+    def _as_error(self, seat: Seat, failure: Failure) -> ShoalError:
+        lengths = [self.books.journal.length(env_id) for env_id in failure.env_ids]
+        failure.length = max(lengths)  # how far it had come before
+        return failure.as_error(seat.index, seat.worker.pid)
+
     def error_of(self, seat: Seat, failure: Failure) -> Exception:
         """The exception that the caller gets for a failure that is not mended."""
-        error = failure.as_error(seat.index, seat.worker.pid)
+        error = self._as_error(seat, failure)
         if failure.phase in ("reset", "step") and not isinstance(error, EpisodeOver | ConfigError):
             self._note(seat, error, Place(failure.env_ids[0], failure.phase, 0), failure)
         return error

@@ -76,7 +76,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """One step of every environment, whatever `batch_size` is."""
-        return self._pool.step(actions)[:5]
+        return self._pool.step(actions)
 
     def render(self) -> tuple[Any, ...]:
         """One frame per environment."""

@@ -250,7 +250,7 @@ class AsyncVectorEnv(_DropIn):
         self, timeout: float | None = None
     ) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         self._finish(AsyncState.WAITING_STEP, timeout)
-        return self._pool.step_results()[:5]
+        return self._pool.step_results()
 
     def call(self, name: str, *args: Any, env_ids: Any = None, **kwargs: Any) -> tuple[Any, ...]:
         if env_ids is not None:

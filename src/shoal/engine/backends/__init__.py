@@ -56,10 +56,13 @@ class Worker(Protocol):
     def take(self) -> Reply | None:
         """The answer, once `wait` said there is one; the same one until the next `put`."""
 
-    def is_through(self) -> bool:
-        """Whether it has taken the step that was put, and has nothing more to say.
+    def put_step(self, slot: int) -> None:
+        """`put` a step of all its environments, to which there is nothing more to say."""
 
-        Waits for a moment. In any other case `wait` and `take` tell what there is.
+    def end_step(self) -> bool | None:
+        """Whether an episode has ended in that step; waits for a moment.
+
+        None where it is not done yet, or there is more to tell: then `wait` and `take` do.
         """
 
     def at(self) -> Place:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.engine.backends import Terms
 from shoal.engine.backends.local import own
-from shoal.engine.commands import Build, Command, Failure, Place, Reply, place_of
+from shoal.engine.commands import Build, Command, Failure, Place, Reply, Step, place_of
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, execute
 
@@ -21,6 +21,7 @@ class SerialWorker:
         # Exception only: Ctrl-C in the middle of a step is the user's, not the environment's.
         self._share = Share(terms.manner(catch=Exception))
         self._reply: Reply | None = None
+        self._steps = (Step(0), Step(1))
 
     def prepare(self, command: Command) -> None:
         pass
@@ -38,8 +39,12 @@ class SerialWorker:
     def take(self) -> Reply | None:
         return own(self._reply) if self._reply is not None else None
 
-    def is_through(self) -> bool:
-        return self._reply is None
+    def put_step(self, slot: int) -> None:
+        self._reply = execute(self._steps[slot], self._share)
+        self._share.rest()
+
+    def end_step(self) -> bool | None:
+        return self._share.has_ended if self._reply is None else None
 
     def at(self) -> Place:
         return place_of(self._share.mark)

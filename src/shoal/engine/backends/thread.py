@@ -13,7 +13,7 @@ from typing import Any
 
 from shoal.engine.backends import Terms
 from shoal.engine.backends.local import own
-from shoal.engine.commands import Build, Command, Failure, Place, Reply, place_of
+from shoal.engine.commands import Build, Command, Failure, Place, Reply, Step, place_of
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, serve
 from shoal.errors import WorkerDied
@@ -119,11 +119,14 @@ class ThreadWorker:
         self._num_taken = self._num_asked
         return own(self._reply) if self._reply is not None else None
 
-    def is_through(self) -> bool:
-        if self._error is not None or not self._has_answered(_MOMENT_S):
-            return False
+    def put_step(self, slot: int) -> None:
+        self.put(Step(slot))
+
+    def end_step(self) -> bool | None:
+        if self._error is not None or not self._has_answered(_MOMENT_S) or self._reply is not None:
+            return None
         self._num_taken = self._num_asked
-        return self._reply is None
+        return self._share.has_ended
 
     def at(self) -> Place:
         return place_of(self._share.mark)

@@ -5,17 +5,31 @@ from __future__ import annotations
 from shoal.engine.signals import SEMAPHORE_BYTES
 
 WORDS = 16
-OP, SLOT, HAS_REPLY, BUSY_NS, RESIDENT_KB, ASKED, ANSWERED = range(4, 11)
+COMMAND, ANSWER, BUSY_NS, RESIDENT_KB = range(4, 8)
 """Words of a worker; the first ones are its mark.
 
-ASKED and ANSWERED count commands, and these numbers say what there is to do; a semaphore only wakes
-whoever waits. A signal that goes with an interrupted wait, or comes twice, changes nothing.
+COMMAND is written by the caller only: the number of the command, times 8, plus what it is. ANSWER
+is written by the worker only: the number of the command that it has carried out, times 4, plus what
+there is to say. These numbers tell what there is to do; a semaphore only wakes whoever waits. A
+signal that goes with an interrupted wait, or comes twice, changes nothing.
 """
-STEP_ALL, STEP_SOME, MESSAGE, END = range(4)
-"""What the word OP says: the kinds of command."""
+STEP_ALL, STEP_SOME, MESSAGE, END = 0, 2, 4, 6
+"""What a command is: to the kinds of step the slot of the results is added."""
+HAS_ENDED, HAS_REPLY = 1, 2
+"""What an answer says: in a step of all an episode has ended; a reply follows in the pipe."""
 LISTENING = 0
 """Common word: whether the caller waits for any worker."""
 _BLOCK_BYTES = 2 * SEMAPHORE_BYTES + 8 * WORDS
+
+
+def number_asked(words: memoryview) -> int:
+    """The number of the latest command."""
+    return int(words[COMMAND] >> 3)
+
+
+def number_answered(words: memoryview) -> int:
+    """The number of the latest command that was carried out."""
+    return int(words[ANSWER] >> 2)
 
 
 class Header:

@@ -17,19 +17,20 @@ import cloudpickle
 
 from shoal.engine import launch
 from shoal.engine.backends.process.header import (
-    ANSWERED,
-    ASKED,
+    ANSWER,
     BUSY_NS,
+    COMMAND,
     END,
+    HAS_ENDED,
     HAS_REPLY,
     LISTENING,
     MESSAGE,
-    OP,
     RESIDENT_KB,
-    SLOT,
     STEP_ALL,
     STEP_SOME,
     Header,
+    number_answered,
+    number_asked,
 )
 from shoal.engine.commands import Attach, Build, Command, Factory, Failure, Reply, Step
 from shoal.engine.infos import ColumnSpec
@@ -120,7 +121,7 @@ class SignalChannel:
         self._pipe, self._order, self._parent_pid = pipe, order, outfit.parent_pid
         self._store = Memory(outfit.store_fd)
         self._first, self._next_look = order.build, 0.0
-        self._steps: dict[int, list[Step]] = {}
+        self._steps: dict[int, Step] = {}
         self.log_records: list[logging.LogRecord] = []
         self.share: Share | None = None
 
@@ -134,14 +135,14 @@ class SignalChannel:
                 if os.getppid() != self._parent_pid:
                     os._exit(1)
                 continue
-            op = words[OP]
-            if op == END:
+            what = words[COMMAND] & 7
+            if what == END:
                 return None
-            if words[ASKED] != words[ANSWERED]:
+            if number_asked(words) != number_answered(words):
                 break
-        if op == MESSAGE:
+        if what == MESSAGE:
             return self._unwrapped(pickle.loads(self._pipe.recv_bytes()))
-        return self._steps[op][words[SLOT]]
+        return self._steps[what]
 
     def _unwrapped(self, message: Any) -> Command:
         if type(message) is BuildMessage:
@@ -155,25 +156,27 @@ class SignalChannel:
             rows = Rows(message.shape, memory.view())
             memory.close()
             self._steps = {
-                op: [Step(slot, op == STEP_ALL) for slot in range(message.shape.slots)]
-                for op in (STEP_ALL, STEP_SOME)
+                kind + slot: Step(slot, kind == STEP_ALL)
+                for slot in range(message.shape.slots)
+                for kind in (STEP_ALL, STEP_SOME)
             }
             return Attach(rows, message.columns)
         return message  # type: ignore[no-any-return]
 
     def answer(self, reply: Reply | None) -> None:
+        share, words = self.share, self._words
+        assert share is not None
         if self.log_records:
             reply = reply or Reply()
             reply.logs, self.log_records[:] = list(self.log_records), []
-        assert self.share is not None
-        self._words[BUSY_NS] = self.share.busy_ns
+        words[BUSY_NS] = share.busy_ns
         if self._order.watches_memory and time.monotonic() > self._next_look:
             self._next_look = time.monotonic() + _LOOK_AT_MEMORY_S
-            self._words[RESIDENT_KB] = resident_kb()
-        self._words[HAS_REPLY] = reply is not None
+            words[RESIDENT_KB] = resident_kb()
         payload = None if reply is None else dump_reply(reply)
-        self.share.rest()
-        self._words[ANSWERED] += 1
+        share.rest()
+        said = HAS_ENDED if share.has_ended else 0
+        words[ANSWER] = words[COMMAND] >> 3 << 2 | said | (0 if payload is None else HAS_REPLY)
         self._done.release()
         if self._bell is not None and self._common[LISTENING]:
             self._bell.release()

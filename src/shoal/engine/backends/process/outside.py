@@ -19,18 +19,19 @@ import cloudpickle
 
 from shoal.engine.backends import CLOSE_TIMEOUT_S, Terms
 from shoal.engine.backends.process.header import (
-    ANSWERED,
-    ASKED,
+    ANSWER,
     BUSY_NS,
+    COMMAND,
     END,
+    HAS_ENDED,
     HAS_REPLY,
     MESSAGE,
-    OP,
     RESIDENT_KB,
-    SLOT,
     STEP_ALL,
     STEP_SOME,
     Header,
+    number_answered,
+    number_asked,
 )
 from shoal.engine.backends.process.inside import (
     AttachMessage,
@@ -177,10 +178,12 @@ class ProcessWorker:
         self._terms, self._signals, self._pipe, self._child = terms, signals, pipe, child
         self._pack = pack
         self._go, self._done, self._words = signals.go, signals.done, signals.words
-        self._spin_s, self._acquire = signals.spin_s, signals.done.acquire
+        self._spin_s = signals.spin_s
+        self._release, self._acquire = signals.go.release, signals.done.acquire
         self._env_ids = tuple(assignment.ids())
         self._deadline: float | None = time.monotonic() + terms.start_timeout_s
-        self._words[ASKED] = int(isinstance(child, ForkedChild))  # which knows its first command
+        if isinstance(child, ForkedChild):  # which knows its first command
+            self._words[COMMAND] = _next(0, MESSAGE)
         self._taken = 0
         """The command whose reply was taken last."""
         self._reply: Reply | None = None
@@ -204,11 +207,9 @@ class ProcessWorker:
             raise
 
     def put(self, command: Command) -> None:
-        words = self._words
         if type(command) is Step and command.is_light:
-            words[SLOT] = command.slot
-            words[OP] = STEP_ALL if command.everyone else STEP_SOME
-            words[ASKED] += 1
+            kind = STEP_ALL if command.everyone else STEP_SOME
+            self._words[COMMAND] = _next(self._words[COMMAND], kind + command.slot)
             self._go.release()
         elif type(command) is Build:
             self.put_build(command, self._pack(command.assignment.factories))
@@ -241,8 +242,7 @@ class ProcessWorker:
                 socket.send_fds(carrier, [b"."], [rows.memory.fd])
 
     def _send(self, payload: bytes) -> None:
-        self._words[OP] = MESSAGE
-        self._words[ASKED] += 1
+        self._words[COMMAND] = _next(self._words[COMMAND], MESSAGE)
         self._go.release()
         with contextlib.suppress(
             ConnectionError
@@ -250,9 +250,9 @@ class ProcessWorker:
             self._pipe.send_bytes(payload)
 
     def break_off(self) -> bool:
-        if self._words[ASKED] == self._taken:
+        if number_asked(self._words) == self._taken:
             return False
-        if self._words[OP] == MESSAGE:
+        if self._words[COMMAND] & 7 == MESSAGE:
             self._child.kill()  # half a message may be on its way: there is no other way back
         else:
             self._go.release()
@@ -278,7 +278,7 @@ class ProcessWorker:
                 return False
 
     def _has_answered(self) -> bool:
-        return bool(self._words[ANSWERED] == self._words[ASKED])
+        return number_answered(self._words) == number_asked(self._words)
 
     def _check(self) -> bool:
         """Raise if this worker will never answer; True if it did so at the last moment."""
@@ -301,14 +301,15 @@ class ProcessWorker:
         return False
 
     def take(self) -> Reply | None:
-        if self._taken != self._words[ASKED]:
-            if self._words[HAS_REPLY]:
-                self._read()
+        number = number_asked(self._words)
+        if self._taken != number:
+            if self._words[ANSWER] & HAS_REPLY:
+                self._read(number)
             else:
-                self._reply, self._taken = None, self._words[ASKED]
+                self._reply, self._taken = None, number
         return self._reply
 
-    def _read(self) -> None:
+    def _read(self, number: int) -> None:
         try:
             reply = self._unpacked(self._receive())
             if reply.built is not None:
@@ -316,9 +317,9 @@ class ProcessWorker:
                 self._env_ids = tuple(sorted({*self._env_ids, *reply.built.env_ids}))
             for record in reply.logs:
                 _relog(record)
-            self._reply, self._taken = reply, self._words[ASKED]  # both or none, even for Ctrl-C
+            self._reply, self._taken = reply, number  # both or none, even for Ctrl-C
         except Exception:
-            self._taken = self._words[ASKED]  # whatever it was, it has been read
+            self._taken = number  # whatever it was, it has been read
             raise
         except BaseException:
             self._child.kill()  # Ctrl-C: part of the reply may be lost, and with it who gave it
@@ -337,14 +338,19 @@ class ProcessWorker:
             failure.error = carried_error(failure.error)
         return reply
 
-    def is_through(self) -> bool:
+    def put_step(self, slot: int) -> None:
         words = self._words
+        words[COMMAND] = (words[COMMAND] | 7) + 1 + slot
+        self._release()
+
+    def end_step(self) -> bool | None:
         if not (self._acquire(False) or self._done.wait(self._spin_s, PARK_S)):
-            return False
-        if words[HAS_REPLY] or words[ANSWERED] != words[ASKED]:
-            return False
-        self._reply, self._taken = None, words[ASKED]
-        return True
+            return None
+        number, said = self._words[COMMAND] >> 3, self._words[ANSWER]
+        if said >> 2 != number or said & HAS_REPLY:
+            return None
+        self._reply, self._taken = None, number
+        return (said & HAS_ENDED) != 0
 
     def at(self) -> Place:
         return place_of(self._words)
@@ -360,7 +366,7 @@ class ProcessWorker:
 
     def end(self) -> None:
         if self._child.is_alive():
-            self._words[OP] = END
+            self._words[COMMAND] = self._words[COMMAND] & ~7 | END
             self._go.release()
 
     def close(self, deadline: float) -> list[Failure]:
@@ -444,6 +450,11 @@ _STARTING = tuple(map(PHASES.index, ("start", "construct")))
 _LIMITED = tuple(map(PHASES.index, ("reset", "step", "replay")))
 """What is under `start_timeout_s`, and what under `step_timeout_s`."""
 _CLOSING = PHASES.index("close")
+
+
+def _next(latest: int, what: int) -> int:
+    """The word COMMAND for one more command."""
+    return (latest | 7) + 1 + what
 
 
 def _socket_of(pipe: Connection) -> socket.socket:
