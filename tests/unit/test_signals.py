@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.engine.signals import SEMAPHORE_BYTES, Semaphore
+from shoal.engine.signals import SEMAPHORE_BYTES, Semaphore, Spin
 
 PATIENCE_S = 60.0
 """How long a wait that must succeed may take on a crowded machine."""
@@ -59,7 +59,7 @@ def status_of(pid: int) -> int:
 
 def test_a_new_one_is_at_zero(sems: tuple[Semaphore, Semaphore]) -> None:
     assert not sems[0].acquire(False)
-    assert not sems[0].wait(0.0, 0.0)
+    assert not sems[0].wait(Spin(0.0), 0.0)
 
 
 @pytest.mark.parametrize("spin_s", [0.0, 1e-4])
@@ -67,7 +67,7 @@ def test_it_counts_every_release_once(sems: tuple[Semaphore, Semaphore], spin_s:
     sem, other = sems
     for _ in range(3):
         sem.release()
-    assert [sem.wait(spin_s, 0.0) for _ in range(4)] == [True, True, True, False]
+    assert [sem.wait(Spin(spin_s), 0.0) for _ in range(4)] == [True, True, True, False]
     assert not other.acquire(False)
 
 
@@ -75,9 +75,9 @@ def test_it_counts_every_release_once(sems: tuple[Semaphore, Semaphore], spin_s:
 def test_a_wait_for_nothing_ends(
     sems: tuple[Semaphore, Semaphore], spin_s: float, park_s: float
 ) -> None:
-    assert sems[0].wait(spin_s, park_s) is False
+    assert sems[0].wait(Spin(spin_s), park_s) is False
     sems[0].release()
-    assert sems[0].wait(spin_s, park_s) is True
+    assert sems[0].wait(Spin(spin_s), park_s) is True
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,13 @@ def test_two_processes_take_turns(
 ) -> None:
     """And what was written before a release is seen after the acquire, a thousand times."""
     go, done = sems
+    my_spin, their_spin = Spin(here[0]), Spin(there[0])
     shared = memoryview(mmap.mmap(-1, 8)).cast("q")
     rounds = 1000
 
     def child() -> None:
         for k in range(rounds):
-            assert go.wait(*there)
+            assert go.wait(their_spin, there[1])
             assert shared[0] == 2 * k
             shared[0] += 1
             done.release()
@@ -106,7 +107,7 @@ def test_two_processes_take_turns(
     for k in range(rounds):
         shared[0] = 2 * k
         go.release()
-        assert done.wait(*here)
+        assert done.wait(my_spin, here[1])
         assert shared[0] == 2 * k + 1
     assert status_of(pid) == 0
 
@@ -116,7 +117,7 @@ def test_it_keeps_the_memory_that_it_lies_in() -> None:
         sem = Semaphore.create(memoryview(mmap.mmap(-1, 1 << 20)))
         gc.collect()
         sem.release()  # into memory that is no longer there, this would be the end
-        assert sem.wait(0.0, 0.0)
+        assert sem.wait(Spin(0.0), 0.0)
 
     assert status_of(fork(child)) == 0
 
@@ -128,7 +129,7 @@ def test_a_child_finds_it_by_its_place() -> None:
 
     def child() -> None:
         mine = Semaphore.open(block)
-        assert mine.wait(0.0, 0.0)
+        assert mine.wait(Spin(0.0), 0.0)
         mine.release()
         mine.release()
 
@@ -145,15 +146,15 @@ def test_a_child_finds_it_by_its_name_and_keeps_it_without() -> None:
     def child() -> None:
         theirs, mine = Semaphore.open(name), Semaphore.open(done_name)
         mine.release()  # both are open: the names may go
-        assert theirs.wait(0.0, PATIENCE_S)
+        assert theirs.wait(Spin(0.0), PATIENCE_S)
         mine.release()
 
     pid = fork(child)
-    assert done.wait(0.0, PATIENCE_S)
+    assert done.wait(Spin(0.0), PATIENCE_S)
     sem.unlink()
     done.unlink()
     sem.release()
-    assert done.wait(0.0, PATIENCE_S)
+    assert done.wait(Spin(0.0), PATIENCE_S)
     assert status_of(pid) == 0
 
 
@@ -173,7 +174,7 @@ def test_a_name_is_gone_after_unlink_and_twice_is_safe() -> None:
     sem.unlink()
     assert names() == before
     sem.release()
-    assert sem.wait(0.0, 0.0)
+    assert sem.wait(Spin(0.0), 0.0)
 
 
 def test_names_differ() -> None:
@@ -182,3 +183,16 @@ def test_names_differ() -> None:
     other.unlink()
     one.release()
     assert not other.acquire(False)
+
+
+def test_whoever_waits_for_long_spins_little_the_next_time(
+    sems: tuple[Semaphore, Semaphore],
+) -> None:
+    spin = Spin(1e-3)
+    assert not sems[0].wait(spin, 2e-3)
+    assert spin.now_s < 1e-4
+    spin.learn(5e-4)  # and one that would have been short enough brings it back
+    assert spin.now_s == 1e-3
+    sems[0].release()
+    assert sems[0].wait(spin, 1.0)
+    assert spin.now_s == 1e-3

@@ -5,7 +5,7 @@ Parts of actions that have no row, and whole actions that do not fit theirs, go 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,11 +93,11 @@ class ActionWriter:
             self._is_within = _range_test(leaf, self._num_envs) if strict else _is_anything
 
     def write(
-        self, env_ids: Sequence[int] | None, actions: Any, ignored: Array
+        self, env_ids: Sequence[int] | None, actions: Any, ignored: Set[int]
     ) -> dict[int, Any] | None:
         """Write one action per environment; what has no row is returned, by env id.
 
-        `ignored` marks environments whose action does not count because their next step resets.
+        `ignored` are environments whose action does not count because their next step resets.
         Where not strict, actions of another dtype or shape than their space's are handed to the
         environments untouched (as `Loose`), which is what Gymnasium does.
         """
@@ -159,7 +159,7 @@ class ActionWriter:
         array: Array,
         limits: tuple[Any, Any],
         env_ids: Sequence[int] | None,
-        ignored: Array,
+        ignored: Set[int],
     ) -> None:
         low, high = limits
         if ((array >= low) & (array <= high)).all():
@@ -167,7 +167,7 @@ class ActionWriter:
         leaf = self._layout.arrays[k]
         for position, value in enumerate(array):
             env_id = position if env_ids is None else env_ids[position]
-            if not ignored[env_id] and not ((value >= low) & (value <= high)).all():
+            if env_id not in ignored and not ((value >= low) & (value <= high)).all():
                 raise ContractError(
                     f"{leaf.name('action')} of env {env_id} is {shown(value.tolist())}, "
                     f"outside its space {leaf.space}."

@@ -21,7 +21,6 @@ from shoal.engine.results import Reader
 from shoal.engine.rows import Rows
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.slots import Slots
-from shoal.layout import Array
 
 
 class Witness(Protocol):
@@ -43,9 +42,8 @@ class Books:
         self.actions = ActionWriter(rows, strict=plan.strict_actions)
         self.slots = Slots(rows)
         self.journal = Journal(rows, plan.policy.replay_limit_steps)
-        self.resets_next = np.zeros(plan.num_envs, dtype=np.bool_)
+        self.resets_next: set[int] = set()
         """Whose next step resets, whatever its action."""
-        self._any_resets_next = False
         self._rewards = list(rows.rewards)
 
     def resized(self, plan: PoolPlan, rows: Rows) -> Books:
@@ -57,8 +55,7 @@ class Books:
         books.reader.take_over(self.reader, count)
         books.slots.common = self.slots.common
         books.journal.take_over(self.journal, count)
-        books.resets_next[:count] = self.resets_next[:count]
-        books._any_resets_next = bool(books.resets_next.any())
+        books.resets_next = {env_id for env_id in self.resets_next if env_id < count}
         return books
 
     def ask(self, seat: Seat, env_ids: Sequence[int]) -> int:
@@ -104,7 +101,7 @@ class Books:
                 ids = [i for i in command.slots if i not in flight.failed]
                 self.slots.put(ids, [command.slots[i] for i in ids])
                 self.journal.begin([i for i in command.args if i in ids], command.args)
-                self.resets_next[ids] = False
+                self.resets_next.difference_update(ids)
                 self.distrust(ids)
             else:
                 self._record_wish(command, flight.failed)
@@ -120,19 +117,19 @@ class Books:
     def _record_step_again(self, env_ids: Sequence[int], slots: Any) -> None:
         self.slots.put(env_ids, slots)
         ended = self.rows.terminations[slots, env_ids] | self.rows.truncations[slots, env_ids]
-        if self.mode is AutoresetMode.NEXT_STEP:
-            self.resets_next[env_ids] = ended
-            self._any_resets_next = bool(self.resets_next.any())
         for env_id, has_ended in zip(env_ids, ended.tolist(), strict=True):
-            entry = self.journal.entries[env_id]
+            journal = self.journal
+            if self.mode is AutoresetMode.NEXT_STEP:
+                (self.resets_next.add if has_ended else self.resets_next.discard)(env_id)
             if self.mode is AutoresetMode.SAME_STEP:
                 has_begun = has_ended
             else:
-                has_begun = not has_ended and (entry.is_over or entry.is_fresh)
+                was_over = journal.is_over[env_id] or journal.entries[env_id].is_fresh
+                has_begun = not has_ended and was_over
             if has_begun:  # and that may not have been written down
-                self.journal.begin([env_id])
+                journal.begin([env_id])
             else:
-                entry.is_over = has_ended
+                journal.is_over[env_id] = has_ended
         self.distrust(env_ids)
 
     def distrust(self, env_ids: Sequence[int]) -> None:
@@ -146,12 +143,12 @@ class Books:
         else:
             self.slots.turn([env_id for env_id in command.slots if env_id not in failed])
         self.journal.begin(done, command.args)
-        self.resets_next[done] = False
+        self.resets_next.difference_update(done)
         witness.was_reset(done)
 
     def record_all(self, any_ended: bool, witness: Witness) -> None:
         """All environments have taken the step whose actions are in the rows."""
-        if any_ended or self._any_resets_next:
+        if any_ended or self.resets_next:
             self._record_step(None, {}, witness)
         else:
             self.slots.turn_all()
@@ -160,39 +157,26 @@ class Books:
     def _record_step(
         self, env_ids: Sequence[int] | None, objects: dict[int, Any], witness: Witness
     ) -> None:
-        journal, rows = self.journal, self.rows
-        if env_ids is None:
-            self.slots.turn_all()
-        else:
-            self.slots.turn(env_ids)
-        slots, ids = self.slots.of(env_ids), slice(None) if env_ids is None else env_ids
-        ended = rows.terminations[slots, ids] | rows.truncations[slots, ids]
+        journal, rows, resets_next = self.journal, self.rows, self.resets_next
+        slots, ids = self.slots.turned(env_ids), slice(None) if env_ids is None else env_ids
+        ended = rows.ended(slots, env_ids)
+        begun = [i for i in env_ids if i in resets_next] if env_ids else list(resets_next)
         if objects:
             journal.add_objects(objects)
         journal.add(env_ids, rows.rewards[slots, ids])
-        those = _chosen(ended, env_ids)
-        for env_id in those:
-            self._count(env_id)
-        if self._any_resets_next:
-            journal.begin(_chosen(self.resets_next[ids], env_ids))
-        if self.mode is AutoresetMode.NEXT_STEP:
-            self.resets_next[ids] = ended
-        if those:
+        if ended:
+            self.reader.tally.add(journal.ended(ended))
+        if begun:
+            journal.begin(begun)
+            resets_next.difference_update(begun)
+        if ended:
             if self.mode is AutoresetMode.SAME_STEP:
-                journal.begin(those)
+                journal.begin(ended)
             else:
-                journal.end(those)
-            witness.finished(those)
-        if env_ids is None:
-            self._any_resets_next = bool(those) and self.mode is AutoresetMode.NEXT_STEP
-        else:
-            self._any_resets_next = bool(self.resets_next.any())
-
-    def _count(self, env_id: int) -> None:
-        """An episode for the statistics, unless its figures may be wrong."""
-        episode = self.journal.ended(env_id)
-        if episode is not None and not self.journal.entries[env_id].is_doubtful:
-            self.reader.tally.add(*episode)
+                journal.end(ended)
+            if self.mode is AutoresetMode.NEXT_STEP:
+                resets_next.update(ended)
+            witness.finished(ended)
 
     def replay_of(self, env_id: int) -> Recovery | None:
         """How to bring an environment to where it is; None where that is not known."""
@@ -215,8 +199,8 @@ class Books:
         self.slots.turn(into_ids)
         self.journal.branch(env_id, into_ids, attributes)
         self.reader.branch(env_id, into_ids)
-        self.resets_next[into_ids] = self.resets_next[env_id]
-        self._any_resets_next = bool(self.resets_next.any())
+        is_resetting = env_id in self.resets_next
+        (self.resets_next.update if is_resetting else self.resets_next.difference_update)(into_ids)
 
     def action_of(self, env_id: int, command: Step) -> Any:
         """The action of a step that is under way, just as its environment was given it."""
@@ -236,16 +220,8 @@ class Books:
 
     def is_over(self, env_id: int) -> bool:
         """Whether no episode is running."""
-        entry = self.journal.entries[env_id]
-        return entry.is_over or not entry.num_episodes
+        return self.journal.is_over[env_id] or not self.journal.num_episodes[env_id]
 
     def is_between_episodes(self, env_id: int) -> bool:
         """Whether nothing would be lost if this environment were another one from here on."""
         return self.is_over(env_id) or not self.journal.length(env_id)
-
-
-def _chosen(mask: Array, env_ids: Sequence[int] | None) -> list[int]:
-    """The environments that a mask over `env_ids` (None: all) says."""
-    positions = np.flatnonzero(mask)
-    chosen: list[int] = (positions if env_ids is None else np.asarray(env_ids)[positions]).tolist()
-    return chosen

@@ -34,7 +34,7 @@ def branch(pool: Pool, env_id: int, into_ids: Sequence[int]) -> None:
             slot=slot,
             attributes={**_attributes(pool, env_id, target), **origin.attributes},
             next_reset=books.journal.entries[target].planned,
-            num_episodes=books.journal.entries[target].num_episodes + 1,
+            num_episodes=books.journal.num_episodes[target] + 1,
         )
         for target, slot in slots.items()
     }

@@ -26,22 +26,19 @@ _add = np.add
 
 @dataclass(slots=True)
 class Entry:
-    """What is remembered of one environment beside its actions."""
+    """What is remembered of one environment, and is not the same for nearly all of them."""
 
     args: ResetArgs = _AS_IT_LIKES
     """How its running episode was begun."""
-    generator: bytes = bytes(48)
     odd_generator: Any = None
     """A state that did not fit into a row; set before the episode that it belongs to begins."""
     planned: ResetArgs | None = None
     """What the caller wants its next automatic reset to use."""
     seed: Seed = None
     """The last one that an explicit reset gave it."""
-    num_episodes: int = 0
     num_restarts: int = 0
     is_fresh: bool = False
     """Whether it was restarted and not reset since."""
-    is_over: bool = False
     is_doubtful: bool = False
     """Whether Ctrl-C may have cost a step of the running episode its record."""
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -66,6 +63,12 @@ class Journal:
         self._is_whole = np.full(num_envs, limit_steps > 0)
         self._full_at = self._capacity
         self._returns = np.zeros(num_envs)
+        self._generators = [b""] * num_envs
+        """The states with which the running episodes began."""
+        self.num_episodes = [0] * num_envs
+        self.is_over = [False] * num_envs
+        self._special: set[int] = set()
+        """Environments for whose entries there is something to do when an episode begins."""
 
     def _make_rings(self) -> None:
         actions = self._rows.actions
@@ -79,12 +82,17 @@ class Journal:
         self._times = np.full(len(self.entries), other._time)
         self._times[:count] = other._all_times()[:count]
         self._starts[:] = self._times
-        self._starts[:count] = other._starts[:count]
-        self._is_whole[:count] = other._is_whole[:count]
-        self._returns[:count] = other._returns[:count]
+        for mine, theirs in zip(self._of_each(), other._of_each(), strict=True):
+            mine[:count] = theirs[:count]
+        self._special = {env_id for env_id in other._special if env_id < count}
         self._make_rings()
-        for mine, theirs in zip(self._rings, other._rings, strict=True):
-            mine[:, :count] = theirs[:, :count]
+        for ring, old in zip(self._rings, other._rings, strict=True):
+            ring[:, :count] = old[:, :count]
+
+    def _of_each(self) -> tuple[Any, ...]:
+        """What is kept of the episode of every environment, times aside."""
+        arrays = (self._starts, self._is_whole, self._returns)
+        return (*arrays, self._generators, self.num_episodes, self.is_over)
 
     # --- recording --------------------------------------------------------------------------
 
@@ -115,28 +123,35 @@ class Journal:
 
     def add_objects(self, objects: Mapping[int, Any]) -> None:
         """Parts of actions that have no row, of a step that is about to be added."""
+        self._special.update(objects)
         for env_id, parts in objects.items():
             self.entries[env_id].objects[self.length(env_id)] = parts
 
     def begin(self, env_ids: Iterable[int], args: Mapping[int, ResetArgs] | None = None) -> None:
         """Episodes have begun: as the caller said, or (None) by automatic resets."""
+        now, times, states = self._time, self._times, self._rows.generators
         for env_id in env_ids:
-            entry = self.entries[env_id]
-            entry.args = (
-                args[env_id] if args is not None else self._next_reset(env_id) or _AS_IT_LIKES
-            )
-            entry.planned = None
-            entry.is_fresh = entry.is_over = entry.is_doubtful = False
-            entry.generator = self._rows.generators[env_id].tobytes()
-            entry.num_episodes += 1
-            self._starts[env_id] = self._time if self._times is None else self._times[env_id]
+            self._starts[env_id] = now if times is None else times[env_id]
             self._is_whole[env_id] = self._limit > 0
             self._returns[env_id] = 0.0
-            if entry.objects:
-                entry.objects = {}
-            if entry.changes:
-                entry.attributes.update({name: value for _, name, value in entry.changes})
-                entry.changes = []
+            self._generators[env_id] = states[env_id].tobytes()
+            self.num_episodes[env_id] += 1
+            self.is_over[env_id] = False
+            if args is not None:
+                self._begin_special(env_id, args[env_id])
+            elif env_id in self._special:
+                self._begin_special(env_id, self._next_reset(env_id) or _AS_IT_LIKES)
+
+    def _begin_special(self, env_id: int, args: ResetArgs) -> None:
+        entry = self.entries[env_id]
+        entry.args, entry.planned = args, None
+        entry.is_fresh = entry.is_doubtful = False
+        if entry.objects:
+            entry.objects = {}
+        if entry.changes:
+            entry.attributes.update({name: value for _, name, value in entry.changes})
+            entry.changes = []
+        (self._special.discard if args == _AS_IT_LIKES else self._special.add)(env_id)
 
     def note_seeds(self, plan: Mapping[int, tuple[Seed, Any]]) -> None:
         """An explicit reset has given seeds: what later restarts derive theirs from."""
@@ -146,6 +161,7 @@ class Journal:
 
     def plan(self, args: Mapping[int, ResetArgs]) -> None:
         """What the next automatic resets use."""
+        self._special.update(args)
         for env_id, one in args.items():
             self.entries[env_id].planned = one
 
@@ -155,12 +171,11 @@ class Journal:
         """Other environments have taken the steps of this one's episode, with these attributes."""
         origin = self.entries[env_id]
         for target in into_ids:
-            entry = self.entries[target]
+            entry, num_episodes = self.entries[target], self.num_episodes[target]
             self.entries[target] = replace(
                 origin,
                 planned=entry.planned,
                 seed=entry.seed,
-                num_episodes=entry.num_episodes + 1,
                 num_restarts=entry.num_restarts,
                 attributes=dict(attributes[target]),
                 changes=list(origin.changes),
@@ -168,9 +183,12 @@ class Journal:
             )
             for ring in self._rings:
                 ring[:, target] = ring[:, env_id]
-            for array in (self._starts, self._is_whole, self._returns, self._times):
-                if array is not None:
-                    array[target] = array[env_id]
+            for array in self._of_each():
+                array[target] = array[env_id]
+            if self._times is not None:
+                self._times[target] = self._times[env_id]
+            self.num_episodes[target] = num_episodes + 1
+        self._special.update(into_ids)
 
     def attributes_of(self, env_id: int) -> dict[str, Any]:
         """What the caller has set, as it is now."""
@@ -187,23 +205,31 @@ class Journal:
     def end(self, env_ids: Iterable[int]) -> None:
         """Episodes are over, and the resets are still to come."""
         for env_id in env_ids:
-            self.entries[env_id].is_over = True
+            self.is_over[env_id] = True
 
-    def ended(self, env_id: int) -> tuple[float, int] | None:
-        """Return and length of an episode of which the last step was just added.
+    def ended(self, env_ids: Iterable[int]) -> list[tuple[float, int]]:
+        """Returns and lengths of episodes of which the last step was just added.
 
-        None where none has: in a vector environment that was lost, those that were over already
-        end once more, with the others. A step that tells a loss is not one of the episode.
+        Those of which Ctrl-C may have cost a step are left out; and in a vector environment that
+        was lost those that were over already, which end once more, with the others. A step that
+        tells a loss is not one of the episode.
         """
-        entry = self.entries[env_id]
-        if entry.is_over:
-            return None
-        return float(self._returns[env_id]), self.length(env_id) - entry.is_fresh
+        episodes = []
+        for env_id in env_ids:
+            length = self.length(env_id)
+            if env_id in self._special:
+                entry = self.entries[env_id]
+                if entry.is_doubtful or (entry.is_fresh and self.is_over[env_id]):
+                    continue
+                length -= entry.is_fresh
+            episodes.append((float(self._returns[env_id]), length))
+        return episodes
 
     def set_attr(self, name: str, values: Mapping[int, Any]) -> None:
         for env_id, value in values.items():
             entry = self.entries[env_id]
-            if entry.num_episodes:
+            if self.num_episodes[env_id]:
+                self._special.add(env_id)
                 entry.changes.append((self.length(env_id), name, value))
             else:
                 entry.attributes[name] = value
@@ -211,6 +237,7 @@ class Journal:
     def distrust(self, env_ids: Sequence[int]) -> None:
         """Steps of these may be missing here, or be here twice: until their next episodes begin
         they cannot be rebuilt from this."""
+        self._special.update(env_ids)
         for env_id in env_ids:
             self.entries[env_id].is_doubtful = True
         self._is_whole[list(env_ids)] = False
@@ -247,19 +274,19 @@ class Journal:
     def episode(self, env_id: int) -> Episode | None:
         """All about the running (or just ended) episode; None where its record is not complete."""
         entry = self.entries[env_id]
-        if not entry.num_episodes or not self._is_whole[env_id]:
+        if not self.num_episodes[env_id] or not self._is_whole[env_id]:
             return None
         length, first = self.length(env_id), int(self._starts[env_id])
         moments = np.arange(first, first + length) % self._capacity
         return Episode(
             args=entry.args,
-            generator=generators.state_of(entry.generator, entry.odd_generator),
+            generator=generators.state_of(self._generators[env_id], entry.odd_generator),
             actions=[ring[moments, env_id] for ring in self._rings],
             objects=dict(entry.objects),
             changes=list(entry.changes),
             length=length,
             episode_return=float(self._returns[env_id]),
-            is_over=entry.is_over,
+            is_over=self.is_over[env_id],
         )
 
     def replay(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery | None:
@@ -268,7 +295,7 @@ class Journal:
         Nor is one brought back whose episode was given up already, told or not.
         """
         entry, episode = self.entries[env_id], self.episode(env_id)
-        if entry.is_fresh or (episode is None and entry.num_episodes):
+        if entry.is_fresh or (episode is None and self.num_episodes[env_id]):
             return None
         recovery = self.standing(env_id, slot, objects)
         return replace(recovery, attributes=dict(entry.attributes), episode=episode)
@@ -278,8 +305,10 @@ class Journal:
         entry = self.entries[env_id]
         entry.num_restarts += 1
         entry.is_fresh = True
+        self._special.add(env_id)
         recovery = self.standing(env_id, slot, objects)
-        return replace(recovery, is_lost=entry.num_episodes > 0 and not entry.is_over)
+        is_lost = self.num_episodes[env_id] > 0 and not self.is_over[env_id]
+        return replace(recovery, is_lost=is_lost)
 
     def standing(self, env_id: int, slot: int, objects: tuple[Any, ...]) -> Recovery:
         """What an environment keeps from one episode to the next."""
@@ -288,7 +317,7 @@ class Journal:
             slot=slot,
             attributes=self.attributes_of(env_id),
             next_reset=self._next_reset(env_id),
-            num_episodes=entry.num_episodes,
+            num_episodes=self.num_episodes[env_id],
             seed=entry.seed,
             objects=objects,
             length=self.length(env_id),

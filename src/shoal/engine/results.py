@@ -30,10 +30,10 @@ class Tally:
         self.episodes: deque[tuple[float, int]] = deque(maxlen=_EPISODES_KEPT)
         """Return and length of the latest episodes."""
 
-    def add(self, episode_return: float, length: int) -> None:
-        """An episode has ended."""
-        self.num_episodes += 1
-        self.episodes.append((episode_return, length))
+    def add(self, episodes: Sequence[tuple[float, int]]) -> None:
+        """Episodes have ended."""
+        self.num_episodes += len(episodes)
+        self.episodes.extend(episodes)
 
 
 class Reader:

@@ -90,6 +90,19 @@ class Rows:
         """Whether any episode has ended in the step whose results are there."""
         return _SET in self._flags[slot].tobytes()  # a fifth of the time of NumPy's any
 
+    def ended(self, slots: Any, env_ids: Sequence[int] | None) -> list[int]:
+        """Those of these environments (None: of all, in one slot) whose episodes have ended."""
+        if env_ids is not None:
+            flags = self.terminations[slots, env_ids] | self.truncations[slots, env_ids]
+            return [i for i, is_set in zip(env_ids, flags.tolist(), strict=True) if is_set]
+        # Ends are few: looking for their bytes takes a third of the time of NumPy's nonzero.
+        both, found = self._flags[slots].tobytes(), set()
+        at = both.find(_SET)
+        while at >= 0:
+            found.add(at % self.shape.num_envs)
+            at = both.find(_SET, at + 1)
+        return sorted(found)
+
     def take_over(self, other: Rows, count: int) -> None:
         """Copy the first rows of others (infos aside), whose number differs."""
         for mine, theirs in zip(self._ringed(), other._ringed(), strict=True):

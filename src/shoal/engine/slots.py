@@ -55,6 +55,14 @@ class Slots:
             self._each = np.full(self._num_envs, self.common, dtype=np.int64)
         self._each[env_ids] ^= 1
 
+    def turned(self, env_ids: Sequence[int] | None) -> Any:
+        """Some (None: all) environments have written; where that is."""
+        if env_ids is None:
+            self.turn_all()
+        else:
+            self.turn(env_ids)
+        return self.of(env_ids)
+
     def put(self, env_ids: Sequence[int], slots: Sequence[int]) -> None:
         """The latest results of these environments are there, whatever was known before."""
         if self._each is None:

@@ -171,11 +171,11 @@ class Supervisor:
         return self._mend(seat, failures)
 
     def _is_mendable(self, failure: Failure) -> bool:
-        entries = self.books.journal.entries
+        num_episodes = self.books.journal.num_episodes
         return (
             failure.phase in ("step", "reset")
             and not isinstance(failure.error, EpisodeOver | ConfigError)
-            and all(entries[env_id].num_episodes for env_id in failure.env_ids)
+            and all(num_episodes[env_id] for env_id in failure.env_ids)
         )
 
     def _mend(self, seat: Seat, failures: Sequence[Failure]) -> Recovering[None]:
@@ -329,7 +329,7 @@ class Supervisor:
         """Whether an environment has failed at just the step where it failed the last time."""
         journal = self.books.journal
         step = place.step if place.phase == "replay" else journal.length(env_id)
-        where = (journal.entries[env_id].num_episodes, step)
+        where = (journal.num_episodes[env_id], step)
         before, self._places[env_id] = self._places.get(env_id), where
         return before == where
 

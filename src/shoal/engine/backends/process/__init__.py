@@ -47,7 +47,7 @@ from shoal.engine.server import Server
 from shoal.engine.signals import Semaphore
 from shoal.errors import ConfigError, WorkerTimeout
 
-SPIN_S = 100e-6
+SPIN_S = 1e-3
 _POLL_S = 0.001
 """How often to look for an answer where there is no bell."""
 _ROOM_FOR_WORKERS = 256

@@ -40,7 +40,7 @@ from shoal.engine.memory import Memory
 from shoal.engine.parcel import Parcel, unpack
 from shoal.engine.registry import adopt
 from shoal.engine.rows import Rows, RowShape
-from shoal.engine.signals import Semaphore
+from shoal.engine.signals import Semaphore, Spin
 from shoal.engine.worker import Manner, Share, serve
 
 _LOOK_AT_MEMORY_S = 0.1
@@ -122,6 +122,7 @@ class SignalChannel:
         self._store = Memory(outfit.store_fd)
         self._first, self._next_look = order.build, 0.0
         self._steps: dict[int, Step] = {}
+        self._spin = Spin(order.spin_s)
         self.log_records: list[logging.LogRecord] = []
         self.share: Share | None = None
 
@@ -131,7 +132,7 @@ class SignalChannel:
             return first
         words = self._words
         while True:
-            if not self._go.wait(self._order.spin_s, _IDLE_PARK_S):
+            if not self._go.wait(self._spin, _IDLE_PARK_S):
                 if os.getppid() != self._parent_pid:
                     os._exit(1)
                 continue

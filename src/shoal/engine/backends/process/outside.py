@@ -62,7 +62,7 @@ from shoal.engine.launch import describe_exit
 from shoal.engine.machine import is_portable
 from shoal.engine.parcel import Parcel
 from shoal.engine.server import Exit, Server
-from shoal.engine.signals import Semaphore
+from shoal.engine.signals import Semaphore, Spin
 from shoal.errors import ContractError, WorkerDied, WorkerTimeout, shown
 
 PARK_S = 0.02
@@ -149,7 +149,7 @@ class WorkerSignals:
         portable = is_portable()
         places = [None if portable else header.place(block, k) for k in (0, 1)]
         self.go, self.done = (Semaphore.create(place) for place in places)
-        self.words, self.spin_s = header.words(block), spin_s
+        self.words, self.spin = header.words(block), Spin(spin_s)
         self.words[MARK_PHASE], self.words[MARK_ENV] = PHASES.index("start"), NOBODY
 
     def names(self) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ class ProcessWorker:
         self._terms, self._signals, self._pipe, self._child = terms, signals, pipe, child
         self._pack = pack
         self._go, self._done, self._words = signals.go, signals.done, signals.words
-        self._spin_s = signals.spin_s
+        self._spin = signals.spin
         self._release, self._acquire = signals.go.release, signals.done.acquire
         self._env_ids = tuple(assignment.ids())
         self._deadline: float | None = time.monotonic() + terms.start_timeout_s
@@ -266,7 +266,7 @@ class ProcessWorker:
         if timeout_s == 0.0:
             return self._check()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        if done.wait(self._spin_s, 0.0) and self._has_answered():
+        if done.wait(self._spin, 0.0) and self._has_answered():
             return True
         while True:
             left = PARK_S if deadline is None else min(PARK_S, deadline - time.monotonic())
@@ -344,7 +344,7 @@ class ProcessWorker:
         self._release()
 
     def end_step(self) -> bool | None:
-        if not (self._acquire(False) or self._done.wait(self._spin_s, PARK_S)):
+        if not (self._acquire(False) or self._done.wait(self._spin, PARK_S)):
             return None
         number, said = self._words[COMMAND] >> 3, self._words[ANSWER]
         if said >> 2 != number or said & HAS_REPLY:
