@@ -206,7 +206,8 @@ def modes_compared(tree: ast.Module) -> Iterator[str]:
 def test_only_cells_decide_what_happens_at_an_episodes_end(file: Path) -> None:
     name = str(file.relative_to(SOURCE))
     if name == "engine/cells.py":
-        assert set(modes_compared(parse(file))) == MODES
+        # The third is what is left.
+        assert set(modes_compared(parse(file))) == MODES - {"NEXT_STEP"}
     else:
         assert set(modes_compared(parse(file))) <= EXCEPTIONS.get(name, set())
 

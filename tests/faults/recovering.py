@@ -234,7 +234,7 @@ class Shadows:
     def step(self) -> None:
         """A step of all, checked; in mode disabled, what has ended is reset."""
         actions = self._draw.integers(7, size=len(self.each))
-        batch = self.envs._pool.step(actions)
+        batch = shoal.Batch(*self.envs.step(actions), env_ids=np.arange(len(actions)))
         self._note_restarts(set())
         self._check(batch, dict(enumerate(actions)))
         self._reset_ended()

@@ -216,7 +216,7 @@ def test_infos_have_their_names_after_ctrl_c_between_two_workers(
             records = envs.call("record")
             expected = [{f"step {record.step}": float(record.tag)} for record in records]
             assert infos_of(infos, [0, 1]) == expected
-        assert [record.step for record in records] == [6, 5]
+        assert sorted(record.step for record in records) == [5, 6]
 
 
 def test_a_fork_of_the_caller_may_not_use_them() -> None:
