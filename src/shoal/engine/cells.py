@@ -28,7 +28,7 @@ from shoal.engine.infos import InfoWriter
 from shoal.engine.retrace import difference, number, retrace
 from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError
-from shoal.layout import NO_SUCH_ROW, Array, Layout, Note, Writer
+from shoal.layout import Array, Layout, Note, Writer
 from shoal.seeding import Seed
 
 RESTARTED = {"restarted": True}
@@ -44,6 +44,11 @@ _RESET_TOGETHER = (
     "envs {} to {} are in one vector environment, which had to be rebuilt: none of them can be "
     "reset alone before all have been told. Reset all of them, or step first."
 )
+
+
+Lane = tuple["Cell", Callable[[Any], Any], memoryview | None, int, int]
+"""A cell, the step of its environment, its row (if whatever fits may be copied into it), its number
+and a slot."""
 
 
 class EpisodeOver(ContractError):
@@ -92,8 +97,10 @@ class Desk(NamedTuple):
     def flag(self, env_id: int, slot: int, terminated: bool, truncated: bool) -> None:
         """An episode has ended. (The worker has taken back the flags of the step before.)"""
         self.flagged.add(slot)
-        self.rows.terminations[slot, env_id] = terminated
-        self.rows.truncations[slot, env_id] = truncated
+        if terminated:
+            self.rows.terminations[slot, env_id] = True
+        if truncated:
+            self.rows.truncations[slot, env_id] = True
 
     def keep_as_final(self, env_id: int, slot: int) -> None:
         """Make the last known observation the last one of its episode."""
@@ -140,9 +147,6 @@ class Cell:
             _row_writer(desk, layout, arrays, env_id) for arrays in desk.rows.observations
         ]
         self._writes = [writer.write for writer in self._writers]
-        # Where an observation is a row of numbers it is written here: a call less, 0.05 us.
-        memories = [writer.memory for writer in self._writers]
-        self._memories = [memory for memory in memories if memory is not None]
         if desk.rows.shape.keeps_finals:
             self._final_writer = _row_writer(desk, layout, desk.rows.finals, env_id)
 
@@ -158,42 +162,46 @@ class Cell:
 
     def step(self, slot: int, action: Any) -> float:
         """Step, or do what this mode does after an episode's end; the reward."""
-        if self.over:
-            return self._after_end(slot)
-        observation, reward, terminated, truncated, info = self._step(action)
-        if terminated or truncated:
-            reward = number(reward)
-            self._end(slot, observation, info)
-            self._desk.flag(self._id, slot, bool(terminated), bool(truncated))
-            return reward
-        if self._memories:
-            try:
-                self._memories[slot][:] = observation
-            except NO_SUCH_ROW:
-                self._writes[slot](observation)
-        else:
-            self._writes[slot](observation)
-            if self._has_objects:
-                self.objects[self._id] = self._writers[slot].objects
-        if info:
-            self._put_info(self._id, info)
-        return reward if type(reward) is float else number(reward)
+        return self.after_end(slot) if self.over else self.take(slot, *self._step(action))
 
-    def _end(self, slot: int, observation: Any, info: dict[str, Any]) -> None:
-        self.over = True  # whatever fails from here on: this episode is not stepped again
-        if self._desk.mode is not AutoresetMode.SAME_STEP:
+    def lane(self, slot: int) -> Lane:
+        """What a worker needs in order to do the same with its environments, one after another."""
+        return self, self._step, self._writers[slot].memory, self._id, slot
+
+    def take(
+        self,
+        slot: int,
+        observation: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        info: dict[str, Any],
+    ) -> float:
+        """Write down what a step has come to; the reward."""
+        gain: float = reward if type(reward) is float else number(reward)
+        if not terminated and not truncated:
             self._report(slot, observation, info)
-            return
-        # Before the reset: the environment may hand out the same buffer again.
+            return gain
+        self.over = True  # whatever fails from here on: this episode is not stepped again
+        if self._desk.mode is AutoresetMode.SAME_STEP:
+            self._keep_final(observation)
+            self._put_info(self._id, {"final_info": info})
+            self._begin(slot, None)
+        else:
+            self._report(slot, observation, info)
+        self._desk.flag(self._id, slot, bool(terminated), bool(truncated))
+        return gain
+
+    def _keep_final(self, observation: Any) -> None:
+        """Before the reset: the environment may hand out the same buffer again."""
         self._final_writer.write(observation)
         if self._has_objects:
             self.final_objects[self._id] = self._final_writer.objects
         if isinstance(observation, int | float | np.generic):
             self._desk.final_scalars[self._id] = observation
-        self._put_info(self._id, {"final_info": info})
-        self._begin(slot, None)
 
-    def _after_end(self, slot: int) -> float:
+    def after_end(self, slot: int) -> float:
+        """The step after an episode's end, whatever its action; there is no reward."""
         if self.lost:
             self._report_loss(slot)
         elif self._desk.mode is AutoresetMode.DISABLED:
@@ -218,18 +226,16 @@ class Cell:
 
     def _begin(self, slot: int, args: ResetArgs | None) -> None:
         """Start an episode: as the caller says, as planned, or (None) as the env likes."""
-        if args is None and self.next_reset is not None:
+        if args is None:
             args, self.next_reset = self.next_reset, None
-        if args is None or args.seed is None:
-            state = self._generator.note()
-            if state is not None:
-                self._desk.generators[self._id] = state
-        else:
+        if args is not None and args.seed is not None:
+            self.seed = args.seed
             self._generator.forget()
+        elif (state := self._generator.note()) is not None:
+            self._desk.generators[self._id] = state
         if args is None:
             observation, info = self.env.reset()
         else:
-            self.seed = args.seed if args.seed is not None else self.seed
             observation, info = self.env.reset(seed=args.seed, options=args.options)
         self.over = self.lost = False
         self.episode += 1

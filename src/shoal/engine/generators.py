@@ -27,6 +27,7 @@ class Recorder:
 
     def __init__(self, holder: Any, row: memoryview) -> None:
         self._holder, self._row = holder, row
+        self._numbers, self._rest = row[:32], row[32:_KIND]
         self._generator: Any = None
         self._raw: tuple[memoryview, memoryview] | None = None
 
@@ -37,9 +38,8 @@ class Recorder:
             self._generator, self._raw = generator, _raw_state(generator)
         if self._raw is None:
             return note(self._holder, self._row)
-        row = self._row
-        row[:32], row[32:_KIND] = self._raw
-        row[_KIND : _KIND + 1] = _PCG64
+        self._numbers[:], self._rest[:] = self._raw
+        self._row[_KIND] = _PCG64[0]
         return None
 
     def forget(self) -> None:

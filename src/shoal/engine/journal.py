@@ -59,9 +59,10 @@ class Journal:
         """Steps so far, as long as all environments have taken equally many."""
         self._times: Array | None = None
         """Steps of each environment, once they differ."""
-        self._starts = np.zeros(num_envs, dtype=np.int64)
-        self._is_whole = np.full(num_envs, limit_steps > 0)
-        self._full_at = self._capacity
+        self._starts = [0] * num_envs
+        self._is_whole = [limit_steps > 0] * num_envs
+        self._room = self._capacity
+        """How many more steps surely find room in the ring."""
         self._returns = np.zeros(num_envs)
         self._generators = [b""] * num_envs
         """The states with which the running episodes began."""
@@ -81,7 +82,7 @@ class Journal:
         self._capacity, self._time = other._capacity, other._time
         self._times = np.full(len(self.entries), other._time)
         self._times[:count] = other._all_times()[:count]
-        self._starts[:] = self._times
+        self._starts, self._room = self._times.tolist(), 0
         for mine, theirs in zip(self._of_each(), other._of_each(), strict=True):
             mine[:count] = theirs[:count]
         self._special = {env_id for env_id in other._special if env_id < count}
@@ -91,8 +92,8 @@ class Journal:
 
     def _of_each(self) -> tuple[Any, ...]:
         """What is kept of the episode of every environment, times aside."""
-        arrays = (self._starts, self._is_whole, self._returns)
-        return (*arrays, self._generators, self.num_episodes, self.is_over)
+        episodes = (self._starts, self._is_whole, self._returns, self._generators)
+        return (*episodes, self.num_episodes, self.is_over)
 
     # --- recording --------------------------------------------------------------------------
 
@@ -102,8 +103,9 @@ class Journal:
             self._add_some(range(len(self.entries)) if env_ids is None else env_ids, rewards)
             return
         time = self._time
-        if time >= self._full_at:
+        if not self._room:
             self._make_room()
+        self._room -= 1
         _add(self._returns, rewards, self._returns)
         for ring, actions in self._recorded:
             ring[time % self._capacity] = actions
@@ -114,8 +116,9 @@ class Journal:
         self._returns[ids] += rewards
         if self._times is None:
             self._times = np.full(len(self.entries), self._time)
-        if (self._times[ids] - self._starts[ids] >= self._capacity).any():
+        if not self._room:
             self._make_room()
+        self._room -= 1
         at = self._times[ids] % self._capacity
         for ring, actions in self._recorded:
             ring[at, ids] = actions[ids]
@@ -131,7 +134,7 @@ class Journal:
         """Episodes have begun: as the caller said, or (None) by automatic resets."""
         now, times, states = self._time, self._times, self._rows.generators
         for env_id in env_ids:
-            self._starts[env_id] = now if times is None else times[env_id]
+            self._starts[env_id] = now if times is None else int(times[env_id])
             self._is_whole[env_id] = self._limit > 0
             self._returns[env_id] = 0.0
             self._generators[env_id] = states[env_id].tobytes()
@@ -222,7 +225,7 @@ class Journal:
                 if entry.is_doubtful or (entry.is_fresh and self.is_over[env_id]):
                     continue
                 length -= entry.is_fresh
-            episodes.append((float(self._returns[env_id]), length))
+            episodes.append((self._returns.item(env_id), length))
         return episodes
 
     def set_attr(self, name: str, values: Mapping[int, Any]) -> None:
@@ -240,17 +243,17 @@ class Journal:
         self._special.update(env_ids)
         for env_id in env_ids:
             self.entries[env_id].is_doubtful = True
-        self._is_whole[list(env_ids)] = False
+            self._is_whole[env_id] = False
 
     def _make_room(self) -> None:
         """Lengthen the ring, or, where it is as long as it may be, give up what is too long."""
         times = self._all_times()
-        if (times - self._starts)[self._is_whole].max(initial=0) >= self._capacity:
-            if self._capacity < self._limit:
-                self._grow(times)
-            self._is_whole &= times - self._starts < self._capacity
-        latest = self._starts[self._is_whole].min(initial=self._time)
-        self._full_at = int(latest) + self._capacity
+        lengths, is_whole = times - np.array(self._starts), np.array(self._is_whole)
+        if 2 * lengths[is_whole].max(initial=0) > self._capacity < self._limit:
+            self._grow(times)
+        is_whole &= lengths < self._capacity
+        self._is_whole = is_whole.tolist()
+        self._room = self._capacity - int(lengths[is_whole].max(initial=0))
 
     def _grow(self, times: Array) -> None:
         old, rings = self._capacity, self._rings
@@ -276,7 +279,7 @@ class Journal:
         entry = self.entries[env_id]
         if not self.num_episodes[env_id] or not self._is_whole[env_id]:
             return None
-        length, first = self.length(env_id), int(self._starts[env_id])
+        length, first = self.length(env_id), self._starts[env_id]
         moments = np.arange(first, first + length) % self._capacity
         return Episode(
             args=entry.args,

@@ -24,7 +24,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.engine.actions import Numbers, each_action
 from shoal.engine.build import build, describe
-from shoal.engine.cells import BatchedCell, Desk
+from shoal.engine.cells import BatchedCell, Desk, Lane
 from shoal.engine.commands import (
     MARK_ENV,
     MARK_PHASE,
@@ -52,13 +52,10 @@ from shoal.engine.commands import (
 from shoal.engine.infos import Columns, InfoWriter
 from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError, shown
+from shoal.layout import NO_SUCH_ROW
 
 REFUSED_CALLS = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 _CALL_DIRECTLY = "Trying to call function `{0}` with `call`, use `{0}` directly instead."
-
-
-Turn = tuple[Callable[[int, Any], float], int, int]
-"""The step of a cell, its environment, and the slot that its results go to."""
 
 
 class Channel(Protocol):
@@ -97,6 +94,7 @@ class Share:
         self._noted: set[str] = set()
         self._rows: Rows | None = None
         self._desk: Desk | None = None
+        self._lanes: list[list[Lane]] = []
         self._flagged: set[int] = set()
         """The slots in which flags of these environments may be set."""
         self.has_ended = False
@@ -112,6 +110,7 @@ class Share:
             self.reply.failures.append(failure_of(error))
             for cell in closed:
                 cell.shut()
+            self._lanes = []
             return
         for cell in cells:
             self._cell_of.update(dict.fromkeys(cell.env_ids, cell))
@@ -144,10 +143,7 @@ class Share:
         """Where actions and rewards of all environments of this share lie together, if they do."""
         rows, where = self.rows, self._all
         self._flagged.update(range(rows.shape.slots))  # others may have left something
-        self._turns: list[list[Turn]] = [
-            [(cell.step, cell.env_ids[0], slot) for cell in self.cells]
-            for slot in range(rows.shape.slots)
-        ]
+        self._lanes = []
         self._put_rewards: list[Callable[..., None]] = []
         self._numbers: Numbers | None = None
         if self.env_ids and isinstance(where, slice):
@@ -269,12 +265,19 @@ class Share:
         if self._is_batched:
             rewards = self._step_batched(self.cells, command, {})
         else:
-            rewards = self._step_each(self._turns[slot], self._actions(command, self._all))
+            lanes = self._lanes or self._lay_lanes()
+            rewards = self._step_each(lanes[slot], self._actions(command, self._all))
         self.has_ended = slot in self._flagged
         if self._put_rewards:
             self._put_rewards[slot](*rewards)
         else:
             self.rows.rewards[slot, self._all] = rewards
+
+    def _lay_lanes(self) -> list[list[Lane]]:
+        """The lanes of all, by slot: as soon as every environment has its row."""
+        slots = range(self.rows.shape.slots)
+        self._lanes = [[cell.lane(slot) for cell in self.cells] for slot in slots]
+        return self._lanes
 
     def _step_some(self, command: Step) -> None:
         cells, where, slots = self._asked_cells()
@@ -283,27 +286,42 @@ class Share:
         if self._is_batched:
             rewards = self._step_batched(cells, command, dict(zip(where, slots, strict=True)))
         else:
-            turns = [(c.step, *rest) for c, *rest in zip(cells, where, slots, strict=True)]
+            lanes = [cell.lane(slot) for cell, slot in zip(cells, slots, strict=True)]
             stamps: list[int] = []
-            rewards = self._step_each(turns, _stamping(self._actions(command, where), stamps))
+            rewards = self._step_each(lanes, _stamping(self._actions(command, where), stamps))
             self.rows.step_ns[where] = np.diff(stamps, append=time.monotonic_ns())
         self.rows.rewards[slots, where] = rewards
 
     def _take_back_flags(self, slots: Any, where: Any) -> None:
         self.rows.terminations[slots, where] = self.rows.truncations[slots, where] = False
 
-    def _step_each(self, turns: Sequence[Turn], actions: Iterable[Any]) -> list[float]:
-        """One environment after another: all that a step of a worker consists of."""
+    def _step_each(self, lanes: Sequence[Lane], actions: Iterable[Any]) -> list[float]:
+        """One environment after another: all that a step of a worker consists of.
+
+        What usually happens, a step with an observation that is a row of numbers and nothing else
+        to tell, is written out here: 0.2 us less than `cell.step`.
+        """
         rewards: list[float] = []
         catch, append, mark = self._catch, rewards.append, self.mark
         if self._manner.timed:
             actions = self._timing(actions)
-        for (step, env_id, slot), action in zip(turns, actions):  # noqa: B905 (0.1 us)
+        for (cell, step, row, env_id, slot), action in zip(lanes, actions):  # noqa: B905 (0.1 us)
             mark[MARK_ENV] = env_id
             try:
-                append(step(slot, action))
+                if cell.over or row is None:
+                    append(cell.step(slot, action))
+                    continue
+                observation, reward, terminated, truncated, info = step(action)
+                if not (terminated or truncated or info) and type(reward) is float:
+                    try:
+                        row[:] = observation
+                        append(reward)
+                        continue
+                    except NO_SUCH_ROW:
+                        pass
+                append(cell.take(slot, observation, reward, terminated, truncated, info))
             except catch as error:
-                self._fail(self._cell_of[env_id], "step", error, action)
+                self._fail(cell, "step", error, action)
                 append(0.0)
         return rewards
 
