@@ -1,0 +1,5 @@
+"""sb3: not yet."""
+
+from shoal.measure.session import Contestant
+
+CONTESTANTS: tuple[Contestant, ...] = ()
