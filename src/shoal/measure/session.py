@@ -89,6 +89,8 @@ class Contestant:
     """The package that must be importable."""
     workers: Callable[[int, int], Sequence[int | None]] = lambda num_envs, cores: (None,)
     """Numbers of workers worth trying for (environments, cores): the default, the best."""
+    only_starts: bool = False
+    """Steps like another contestant, and only its start is of interest."""
 
 
 class TransitionCount:

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Iterator
 
 from shoal.errors import ConfigError, suggest
-from shoal.measure.session import Contestant
+from shoal.measure.session import Contestant, Family
 
 FILES = ("shoal", "gymnasium", "sb3", "pufferlib", "tianshou", "torchrl", "envpool")
 
@@ -36,3 +36,11 @@ def find(name: str) -> Contestant:
     raise ConfigError(
         f"there is no contestant {name!r}. {suggest(name, [one.name for one in contestants()])}"
     )
+
+
+def family_of(name: str) -> Family:
+    """Of a contestant by name; one that is not known here is a rival."""
+    try:
+        return find(name).family
+    except ConfigError:
+        return "rival"

@@ -21,5 +21,5 @@ CONTESTANTS = (
     Contestant("gymnasium sync", _open_sync),
     Contestant("gymnasium async", partial(_open_async, None)),
     # For start-up times: a default that forks is no choice for who has threads or CUDA.
-    Contestant("gymnasium async spawn", partial(_open_async, "spawn")),
+    Contestant("gymnasium async spawn", partial(_open_async, "spawn"), only_starts=True),
 )
