@@ -1,0 +1,5 @@
+"""pufferlib: not yet."""
+
+from shoal.measure.session import Contestant
+
+CONTESTANTS: tuple[Contestant, ...] = ()
