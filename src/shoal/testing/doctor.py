@@ -243,7 +243,7 @@ def try_backends(world: Callable[[], Any] | None = None) -> Iterator[Sign]:
                 is_fatal=True,
             )
             continue
-        yield Sign(name, f"as serial, in {time.perf_counter() - begun:.2f} s")
+        yield Sign(name, f"ok ({time.perf_counter() - begun:.2f} s)")
 
 
 def _world() -> CountingWorld:

@@ -42,8 +42,9 @@ class Memo:
     def __init__(self, source: Resolved) -> None:
         self._fingerprint = _fingerprint(source.factories[0])
         _, kwargs, wrappers = source.factories[0].args
-        is_plain = source.spec is not None and not wrappers
-        self._key = _file_key(source.spec, kwargs) if is_plain else None
+        self._key = None
+        if source.spec is not None and not wrappers:
+            self._key = _file_key(source.spec, kwargs)
 
     def recall(self) -> Probe | Unprobed | None:
         """What was measured before, or why it could not be; None if nobody tried."""
