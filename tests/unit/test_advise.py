@@ -121,8 +121,7 @@ def test_no_more_environments_than_it_takes() -> None:
         ("process", "envs = shoal.make('E-v0', num_envs=8, backend='process', num_workers=2)"),
         (
             "first-ready",
-            "envs = shoal.make('E-v0', num_envs=8, num_workers=2, batch_size=4)"
-            "  # with send and recv",
+            "envs = shoal.make('E-v0', num_envs=8, num_workers=2, batch_size=4)  # send and recv",
         ),
     ],
 )

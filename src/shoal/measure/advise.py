@@ -197,7 +197,7 @@ def line_of_code(row: Row) -> str:
     arguments = [repr(job.env), f"num_envs={job.num_envs}"]
     if job.contestant == _FIRST_READY:
         arguments.append(f"num_workers={job.num_workers}, batch_size={max(1, job.num_envs // 2)}")
-        return f"envs = shoal.make({', '.join(arguments)})  # with send and recv"
+        return f"envs = shoal.make({', '.join(arguments)})  # send and recv"
     backend = backend_of(row)
     arguments.append(f"backend={backend!r}")
     if backend != "serial" and job.num_workers is not None:

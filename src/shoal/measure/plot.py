@@ -25,11 +25,9 @@ def check_plot(file: str) -> None:
 
 def draw(title: str, rows: Sequence[Row], file: str) -> None:
     """Draw the rows that were measured into a file, whose ending says in which format."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots()
     lines: dict[str, list[tuple[int, float]]] = {}
     for row in rows:

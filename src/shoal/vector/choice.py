@@ -2,12 +2,12 @@
 
 A step of all environments takes, as a model,
 
-    serial    batch + num_envs × (env + step)
-    hybrid    batch + workers × worker + share × (env + step)      share = ceil(num_envs / workers)
-    process   batch + workers × worker + share × (env + step)
+    batch + workers × worker + share × (env + step)        share = ceil(num_envs / workers)
 
-where `batch`, `worker` and `env` are the engine's own costs. Worker processes are isolated, which
-is worth something: they are given up only where that makes steps faster by a clear margin.
+where `batch`, `worker` and `env` are the engine's own costs, which differ between backends: serial
+has one worker, the caller; hybrid counts the caller among its workers; processes answer sooner
+while there is a core for each of them *and* for the caller. They are also isolated, which is worth
+something: that is given up only where it makes steps faster by a clear margin.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ COSTS = {
     "serial": Cost(batch_s=7e-6, worker_s=0.0, env_s=1.0e-6),
     "hybrid": Cost(batch_s=12e-6, worker_s=4e-6, env_s=1.2e-6),
     "process": Cost(batch_s=30e-6, worker_s=15e-6, env_s=1.2e-6),
+    "process, a core to spare": Cost(batch_s=25e-6, worker_s=2e-6, env_s=1.5e-6),
 }
 """Measured by `python -m benchmarks.costs`, which prints this table for the machine it runs on."""
 
@@ -109,24 +110,39 @@ def choose(
 
 def _for_working(probe: Probe, situation: Situation, costs: Mapping[str, Cost]) -> Choice:
     """An environment that computes: isolation, unless it costs too much."""
-    num_envs, workers = situation.num_envs, situation.usual_workers
-    times = {"serial": batch_time(costs["serial"], probe, num_envs, 1)}
-    others = ("hybrid", "process") if _can_share(workers, situation.cores) else ("process",)
-    for backend in others:
-        times[backend] = batch_time(costs[backend], probe, num_envs, workers)
-    quick = "serial"
-    if "hybrid" in times and times["serial"] > WORKER_WORTH * times["hybrid"]:
-        quick = "hybrid"
-    if times["process"] <= ISOLATION_WORTH * times[quick]:
-        return Choice("process", workers, f"{_step(probe)}, which is worth a worker process")
-    gain = times["process"] / times[quick]
+    times = {
+        option: batch_time(
+            costs[_cost_of(*option, situation.cores)], probe, situation.num_envs, option[1]
+        )
+        for option in _options(situation)
+    }
+    quick = ("serial", 1)
+    hybrid = next((option for option in times if option[0] == "hybrid"), None)
+    if hybrid is not None and times[quick] > WORKER_WORTH * times[hybrid]:
+        quick = hybrid
+    process = min((one for one in times if one[0] == "process"), key=times.__getitem__)
+    if times[process] <= ISOLATION_WORTH * times[quick]:
+        return Choice(*process, f"{_step(probe)}, which is worth a worker process")
+    gain = times[process] / times[quick]
     reason = f"{_step(probe)}, so cheap that worker processes alone would take {gain:.1f} times"
-    return Choice(quick, workers if quick == "hybrid" else 1, f"{reason} as long")
+    return Choice(*quick, f"{reason} as long")
 
 
-def _can_share(workers: int, cores: int) -> bool:
-    """Whether there is a core beside the caller's for a share of the environments."""
-    return workers > 1 and cores > 1
+def _options(situation: Situation) -> list[tuple[str, int]]:
+    """Backends and numbers of workers to choose among; ties go to the earlier."""
+    workers, cores = situation.usual_workers, situation.cores
+    options = [("serial", 1), ("process", workers)]
+    if workers > 1 and cores > 1:
+        options.append(("hybrid", workers))
+    if situation.num_workers is None and workers == cores > 2:
+        options.append(("process", cores - 1))  # and a core for the caller
+    return options
+
+
+def _cost_of(backend: str, workers: int, cores: int) -> str:
+    """The name of its costs."""
+    spare = backend == "process" and workers < cores
+    return "process, a core to spare" if spare else backend
 
 
 def _for_waiting(probe: Probe, situation: Situation, costs: Mapping[str, Cost]) -> Choice:
