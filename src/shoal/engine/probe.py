@@ -43,8 +43,8 @@ MOST_STEPPING_S = 0.2
 ENOUGH_STEPS = 50
 _MOST_STEPS = 5_000
 _WARM_UP_S = 0.004
-_LOCK_S = 0.05
-"""How long to watch whether others can run Python beside the environment."""
+_LOCK_S, _LOCK_ROUNDS = 0.006, 4
+"""How long, and how often, to watch whether others can run Python beside the environment."""
 _WORTH_A_THREAD_S = 100e-6
 """Below this no thread gains anything, so nobody needs to know about the interpreter lock."""
 _GPU_DEVICES = ("/dev/nvidia", "/dev/kfd")
@@ -298,37 +298,40 @@ def _offspring_cpu_s(pid: int) -> float:
 def _lock_free(step: Step) -> float:
     """The share of a step in which another thread can run Python.
 
-    A thread counts, as fast as it can: first beside a sleeper, then beside the environment. Two
-    threads that both want the interpreter get half of it each, so half means none at all.
+    A thread runs Python, as much as it can, beside the environment and, in turn, beside a sleeper
+    (on a busy machine that is not all the time either). Two threads that both want the interpreter
+    get half of it each, so half means none at all.
     """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-4)
-    counter = _Counter()
-    thread = threading.Thread(target=counter.run, daemon=True)
+    is_over = threading.Event()
+    thread = threading.Thread(target=_run_python, args=(is_over,), daemon=True)
     thread.start()
+    alone = beside = 0.0
     try:
-        alone = counter.rate(partial(time.sleep, 0.01))
-        beside = counter.rate(partial(_steps_for, step, _LOCK_S))
+        for _ in range(_LOCK_ROUNDS):
+            alone += _share_of(thread, partial(time.sleep, _LOCK_S))
+            beside += _share_of(thread, partial(_steps_for, step, 2 * _LOCK_S))
     finally:
-        counter.is_over = True
+        is_over.set()
         thread.join()
         sys.setswitchinterval(interval_s)
     return min(1.0, max(0.0, 2 * beside / alone - 1)) if alone else 0.0
 
 
-class _Counter:
-    """A thread that does nothing but Python."""
+def _share_of(thread: threading.Thread, meanwhile: Callable[[], None]) -> float:
+    """The share of the time that a thread has run."""
+    assert thread.ident is not None
+    clock = time.pthread_getcpuclockid(thread.ident)
+    before_s, begun = time.clock_gettime(clock), time.perf_counter()
+    meanwhile()
+    return (time.clock_gettime(clock) - before_s) / (time.perf_counter() - begun)
 
-    is_over, count = False, 0
 
-    def run(self) -> None:
-        while not self.is_over:
-            self.count += 1
-
-    def rate(self, meanwhile: Callable[[], None]) -> float:
-        before, begun = self.count, time.perf_counter()
-        meanwhile()
-        return (self.count - before) / (time.perf_counter() - begun)
+def _run_python(is_over: threading.Event) -> None:
+    while not is_over.is_set():
+        for _ in range(1000):
+            pass
 
 
 def _steps_for(step: Step, duration_s: float) -> None:
