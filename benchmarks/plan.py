@@ -52,7 +52,8 @@ def start_jobs(names: Iterable[str], env_counts: Iterable[int]) -> Iterator[Job]
 
 def name_of(env: str) -> str:
     """The workload that a job's environment belongs to."""
-    return env.partition(":")[2]
+    known = [workload.name for workload in WORKLOADS.values() if workload.env == env]
+    return known[0] if known else env
 
 
 def where(job: Job) -> Where:

@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import plan, report
@@ -27,27 +28,31 @@ START_COUNTS = (8, 64)
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
     record = Record.begin(["python", "-m", "benchmarks.run", *given.asked])
-    jobs = [
-        job
+    groups = [
+        list(plan.jobs_at(WORKLOADS[name], num_envs, given.contestants, given.seconds))
         for name in given.workloads
         for num_envs in given.env_counts
-        for job in plan.jobs_at(WORKLOADS[name], num_envs, given.contestants, given.seconds)
     ]
-    measure(record, jobs, given.repeats)
     if not given.no_starts:
         starters = [*given.contestants, *(plan.STARTERS if given.full else ())]
-        measure(record, plan.start_jobs(starters, START_COUNTS), given.repeats)
+        groups += [list(plan.start_jobs(starters, [num_envs])) for num_envs in START_COUNTS]
+    measure(record, groups, given.repeats)
     print(f"\n{report.write(record, given.out)}")
     return 0
 
 
-def measure(record: Record, jobs: Iterable[Job], repeats: int) -> None:
-    """Run a contest, say how it goes, and keep what comes of it."""
-    jobs = list(jobs)
-    begun, rounds = time.monotonic(), len(jobs) * repeats
-    for number, outcome in enumerate(contest(jobs, repeats, place_of=plan.where), 1):
-        record.outcomes.append(outcome)
-        print(f"[{number}/{rounds}, {time.monotonic() - begun:.0f} s] {line(outcome)}", flush=True)
+def measure(record: Record, groups: Iterable[Sequence[Job]], repeats: int) -> None:
+    """Run a contest of each group, say how it goes, and keep what comes of it."""
+    groups = list(groups)
+    begun, total = time.monotonic(), sum(map(len, groups))
+    for number, group in enumerate(groups):
+        done = sum(map(len, groups[:number])) / total
+        print(f"[{done:4.0%}, {time.monotonic() - begun:.0f} s]", flush=True)
+        for outcome in contest(group, repeats, together=lambda job: None, where=plan.where):
+            # Rounds of different groups were at different times: none is paired with another.
+            outcome = replace(outcome, round=outcome.round + number * repeats)
+            record.outcomes.append(outcome)
+            print(f"  {line(outcome)}", flush=True)
 
 
 def line(outcome: Outcome) -> str:
