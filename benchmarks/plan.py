@@ -15,6 +15,7 @@ from shoal.measure.contest import Where
 from shoal.measure.rivals import contestants, find
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 ENV_COUNTS = (2, 8, 32, 64, 256)
 FIELD = [one.name for one in contestants() if not one.only_starts]
 """Everyone who is measured stepping."""

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.plan import name_of
-from benchmarks.record import Record
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Machine, Row, summarise
+from shoal.measure import BOUND, Machine, Record, Row, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at
 from shoal.measure.table import HEADERS, NONE, as_markdown, body, count, ratio, seconds, skips

@@ -14,10 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import plan, report
-from benchmarks.record import FOLDER, Record
 from benchmarks.workloads import WORKLOADS
 from shoal.errors import suggest
-from shoal.measure import Job, Outcome, contest
+from shoal.measure import Job, Outcome, Record, contest
 from shoal.measure.table import count
 
 QUICK_WORKLOADS = ("empty", "work-50us", "pixels-84", "cartpole")
@@ -75,7 +74,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--repeats", type=int, help="rounds (default 2, full 5)")
     add("--seconds", type=float, help="of each measurement (default 0.4, full 1)")
     add("--no-starts", action="store_true", help="leave start-up times out")
-    add("--out", type=Path, default=FOLDER, help="folder for JSON, report and plots")
+    add("--out", type=Path, default=plan.RESULTS, help="folder for JSON, report and plots")
     given = parser.parse_args(arguments)
     given.asked = list(sys.argv[1:] if arguments is None else arguments)
     full = given.full

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from benchmarks import plan
 from benchmarks.plan import jobs_at, name_of
-from benchmarks.record import FOLDER, Record
 from benchmarks.report import machine_lines
 from benchmarks.run import measure
 from benchmarks.workloads import WORKLOADS
 from shoal.engine.machine import usable_cores
-from shoal.measure import BOUND, Job, Row, best, paired_ratio, summarise
+from shoal.measure import BOUND, Job, Record, Row, best, paired_ratio, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at
 from shoal.measure.table import as_markdown, is_rival
@@ -359,7 +358,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--from", dest="files", nargs="+", type=Path, metavar="FILE", help="records to read")
     add("--repeats", type=int, default=3, help="rounds (default 3)")
     add("--seconds", type=float, default=0.4, help="of each measurement (default 0.4)")
-    add("--out", type=Path, default=FOLDER, help="folder for JSON and table")
+    add("--out", type=Path, default=plan.RESULTS, help="folder for JSON and table")
     return parser.parse_args(arguments)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shoal import __version__
-from shoal.cli import check, replay
+from shoal.cli import bench, check, replay
 from shoal.engine.machine import is_trusted
 from shoal.errors import ShoalError
 
@@ -24,7 +24,7 @@ class Command(Protocol):
     def run(self, given: argparse.Namespace) -> int: ...
 
 
-COMMANDS: dict[str, Command] = {"check": check, "replay": replay}
+COMMANDS: dict[str, Command] = {"bench": bench, "check": check, "replay": replay}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
