@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--no-starts", action="store_true", help="leave start-up times out")
     add("--out", type=Path, default=plan.RESULTS, help="folder for JSON, report and plots")
     given = parser.parse_args(arguments)
-    given.asked = list(sys.argv[1:] if arguments is None else arguments)
+    given.asked = _without_folder(sys.argv[1:] if arguments is None else arguments)
     full = given.full
     given.workloads = given.workloads or list(WORKLOADS if full else QUICK_WORKLOADS)
     given.env_counts = given.env_counts or list(plan.ENV_COUNTS if full else QUICK_COUNTS)
@@ -92,6 +92,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
             if name not in there:
                 parser.error(f"there is no {kind} {name!r}. {suggest(name, there)}")
     return given
+
+
+def _without_folder(arguments: Sequence[str]) -> list[str]:
+    """What a record says of how it was made: where it was put is nobody's business."""
+    rest = list(arguments)
+    while "--out" in rest:
+        at = rest.index("--out")
+        del rest[at : at + 2]
+    return rest
 
 
 if __name__ == "__main__":
