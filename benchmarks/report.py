@@ -96,7 +96,7 @@ def _starts(rows: Iterable[Row]) -> str:
             seconds(row.middle.start_cpu_s),
         ]
         for row in sorted(rows, key=lambda row: (row.job.num_envs, row.middle.start_cpu_s or 0.0))
-        if not row.skipped
+        if row.middle.start_s is not None
     ]
     if not cells:
         return ""

@@ -23,7 +23,7 @@ def test_it_ends_in_one_line_that_says_what_to_use(
     assert lines[0] == "CartPole-v1, 2 environments"
     for name in ("bound", *OURS):
         assert any(line.startswith(name) for line in lines), name
-    assert lines[-1].startswith('Use shoal.make("CartPole-v1", num_envs=2, backend="')
+    assert lines[-1].startswith('Use shoal.make("CartPole-v1", num_envs=2')
     outcomes = [Outcome.from_dict(one) for one in json.loads(file.read_text())["outcomes"]]
     assert {one.job.contestant for one in outcomes} == {BOUND, *OURS}
 
@@ -69,7 +69,12 @@ def test_rivals_are_those_that_are_installed() -> None:
 
 
 def rows(**rates: float):
-    names = {"serial": "shoal serial", "hybrid": "shoal hybrid", "sync": "gymnasium sync"}
+    names = {
+        "auto": "shoal auto",
+        "serial": "shoal serial",
+        "hybrid": "shoal hybrid",
+        "sync": "gymnasium sync",
+    }
     return summarise(
         Outcome(Job(names[name], "CartPole-v1", 8), 0, Figures(steps_per_s=rate))
         for name, rate in rates.items()
@@ -79,6 +84,7 @@ def rows(**rates: float):
 def test_the_fastest_is_recommended_and_the_simplest_where_it_is_as_good() -> None:
     assert 'backend="hybrid"' in conclude(rows(serial=100.0, hybrid=200.0))
     assert 'backend="serial"' in conclude(rows(serial=100.0, hybrid=101.0))
+    assert "num_envs=8):" in conclude(rows(auto=100.0, serial=102.0, hybrid=101.0))
 
 
 def test_a_faster_rival_is_not_kept_quiet() -> None:

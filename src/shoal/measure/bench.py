@@ -12,9 +12,17 @@ from shoal.measure.session import Contestant
 from shoal.measure.summary import Row, at, best, paired_ratio
 from shoal.measure.table import HEADERS, as_text, body, count, is_rival, ratio, skips
 
-OURS = ("shoal serial", "shoal thread", "shoal process", "shoal hybrid", "shoal first-ready")
+OURS = (
+    "shoal auto",
+    "shoal serial",
+    "shoal thread",
+    "shoal process",
+    "shoal hybrid",
+    "shoal first-ready",
+)
+_SIMPLE = ("shoal auto", "shoal serial")
 _AS_GOOD = 0.95
-"""Serial is recommended where it is so near to the best: nothing is simpler."""
+"""What is simple is recommended where it is so near to the best."""
 
 
 def installed_rivals() -> list[str]:
@@ -50,22 +58,28 @@ def conclude(rows: Sequence[Row]) -> str:
     fastest = best(ours)
     if fastest is None:
         return "Nothing could be measured."
-    simple = best(ours, lambda row: row.job.contestant == "shoal serial")
-    if simple is not None and simple.steps_per_s >= _AS_GOOD * fastest.steps_per_s:
-        fastest = simple
-    share = "" if fastest.fraction is None else f", {ratio(fastest.fraction)} of the bound"
-    line = f"Use {code(fastest.job)}: {count(fastest.steps_per_s)} steps/s{share}."
-    return line + _remark(fastest, best(at(rows, fastest.job.place), is_rival))
+    good_enough = [row for row in ours if row.steps_per_s >= _AS_GOOD * fastest.steps_per_s]
+    chosen = min(good_enough, key=_complexity)
+    share = "" if chosen.fraction is None else f", {ratio(chosen.fraction)} of the bound"
+    line = f"Use {code(chosen.job)}: {count(chosen.steps_per_s)} steps/s{share}."
+    return line + _remark(chosen, best(at(rows, chosen.job.place), is_rival))
+
+
+def _complexity(row: Row) -> tuple[int, float]:
+    name = row.job.contestant
+    rank = _SIMPLE.index(name) if name in _SIMPLE else len(_SIMPLE)
+    return rank, -row.steps_per_s
 
 
 def code(job: Job) -> str:
     """The call that makes what was measured."""
     name = job.contestant.removeprefix("shoal ")
-    if name == "first-ready":
-        how = f'backend="process", batch_size={max(1, job.num_envs // 2)}) with send and recv'
-    else:
-        how = f'backend="{name}")'
-    return f'shoal.make("{job.env}", num_envs={job.num_envs}, {how}'
+    how = f', backend="{name}")'
+    if name == "auto":
+        how = ")"
+    elif name == "first-ready":
+        how = f', backend="process", batch_size={max(1, job.num_envs // 2)}) with send and recv'
+    return f'shoal.make("{job.env}", num_envs={job.num_envs}{how}'
 
 
 def _remark(ours: Row, rival: Row | None) -> str:
