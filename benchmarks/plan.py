@@ -15,6 +15,7 @@ from shoal.measure.contest import Where
 from shoal.measure.rivals import contestants, find
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 ENV_COUNTS = (2, 8, 32, 64, 256)
 FIELD = [one.name for one in contestants() if not one.only_starts]
 """Everyone who is measured stepping."""
@@ -52,7 +53,8 @@ def start_jobs(names: Iterable[str], env_counts: Iterable[int]) -> Iterator[Job]
 
 def name_of(env: str) -> str:
     """The workload that a job's environment belongs to."""
-    return env.partition(":")[2]
+    known = [workload.name for workload in WORKLOADS.values() if workload.env == env]
+    return known[0] if known else env
 
 
 def where(job: Job) -> Where:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plan import name_of
-from benchmarks.record import Record
-from shoal.measure import BOUND, Row, summarise
+from shoal.measure import BOUND, Record, Row, summarise
 from shoal.measure.rivals import family_of
 
 STYLES: dict[str, dict[str, Any]] = {

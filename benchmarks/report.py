@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.plan import name_of
-from benchmarks.record import Record
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Machine, Row, summarise
+from shoal.measure import BOUND, Machine, Record, Row, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at
 from shoal.measure.table import HEADERS, NONE, as_markdown, body, count, ratio, seconds, skips
@@ -97,7 +96,7 @@ def _starts(rows: Iterable[Row]) -> str:
             seconds(row.middle.start_cpu_s),
         ]
         for row in sorted(rows, key=lambda row: (row.job.num_envs, row.middle.start_cpu_s or 0.0))
-        if not row.skipped
+        if row.middle.start_s is not None
     ]
     if not cells:
         return ""

@@ -10,44 +10,55 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import plan, report
-from benchmarks.record import FOLDER, Record
 from benchmarks.workloads import WORKLOADS
 from shoal.errors import suggest
-from shoal.measure import Job, Outcome, contest
+from shoal.measure import Job, Outcome, Record, contest
+from shoal.measure.contest import LIMIT_S
 from shoal.measure.table import count
 
 QUICK_WORKLOADS = ("empty", "work-50us", "pixels-84", "cartpole")
 QUICK_COUNTS = (8, 64)
 START_COUNTS = (8, 64)
+START_LIMIT_S = 300.0
+"""Some take minutes to start, and that is what is measured then."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
     record = Record.begin(["python", "-m", "benchmarks.run", *given.asked])
-    jobs = [
-        job
+    groups = [
+        list(plan.jobs_at(WORKLOADS[name], num_envs, given.contestants, given.seconds))
         for name in given.workloads
         for num_envs in given.env_counts
-        for job in plan.jobs_at(WORKLOADS[name], num_envs, given.contestants, given.seconds)
     ]
-    measure(record, jobs, given.repeats)
     if not given.no_starts:
         starters = [*given.contestants, *(plan.STARTERS if given.full else ())]
-        measure(record, plan.start_jobs(starters, START_COUNTS), given.repeats)
+        groups += [list(plan.start_jobs(starters, [num_envs])) for num_envs in START_COUNTS]
+    measure(record, groups, given.repeats)
     print(f"\n{report.write(record, given.out)}")
     return 0
 
 
-def measure(record: Record, jobs: Iterable[Job], repeats: int) -> None:
-    """Run a contest, say how it goes, and keep what comes of it."""
-    jobs = list(jobs)
-    begun, rounds = time.monotonic(), len(jobs) * repeats
-    for number, outcome in enumerate(contest(jobs, repeats, place_of=plan.where), 1):
-        record.outcomes.append(outcome)
-        print(f"[{number}/{rounds}, {time.monotonic() - begun:.0f} s] {line(outcome)}", flush=True)
+def measure(record: Record, groups: Iterable[Sequence[Job]], repeats: int) -> None:
+    """Run a contest of each group, say how it goes, and keep what comes of it."""
+    groups = list(groups)
+    begun, total = time.monotonic(), sum(map(len, groups))
+    for number, group in enumerate(groups):
+        done = sum(map(len, groups[:number])) / total
+        print(f"[{done:4.0%}, {time.monotonic() - begun:.0f} s]", flush=True)
+        limit_s = LIMIT_S if group[0].duration_s else START_LIMIT_S
+        rounds = contest(
+            group, repeats, together=lambda job: None, where=plan.where, limit_s=limit_s
+        )
+        for outcome in rounds:
+            # Rounds of different groups were at different times: none is paired with another.
+            outcome = replace(outcome, round=outcome.round + number * repeats)
+            record.outcomes.append(outcome)
+            print(f"  {line(outcome)}", flush=True)
 
 
 def line(outcome: Outcome) -> str:
@@ -70,9 +81,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--repeats", type=int, help="rounds (default 2, full 5)")
     add("--seconds", type=float, help="of each measurement (default 0.4, full 1)")
     add("--no-starts", action="store_true", help="leave start-up times out")
-    add("--out", type=Path, default=FOLDER, help="folder for JSON, report and plots")
+    add("--out", type=Path, default=plan.RESULTS, help="folder for JSON, report and plots")
     given = parser.parse_args(arguments)
-    given.asked = list(sys.argv[1:] if arguments is None else arguments)
+    given.asked = _without_folder(sys.argv[1:] if arguments is None else arguments)
     full = given.full
     given.workloads = given.workloads or list(WORKLOADS if full else QUICK_WORKLOADS)
     given.env_counts = given.env_counts or list(plan.ENV_COUNTS if full else QUICK_COUNTS)
@@ -88,6 +99,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
             if name not in there:
                 parser.error(f"there is no {kind} {name!r}. {suggest(name, there)}")
     return given
+
+
+def _without_folder(arguments: Sequence[str]) -> list[str]:
+    """What a record says of how it was made: where it was put is nobody's business."""
+    rest = list(arguments)
+    while "--out" in rest:
+        at = rest.index("--out")
+        del rest[at : at + 2]
+    return rest
 
 
 if __name__ == "__main__":

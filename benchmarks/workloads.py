@@ -98,6 +98,10 @@ def work_10us() -> Any:
     return Stepped(work=Burn(10e-6))
 
 
+def paused() -> Any:
+    return work_10us()
+
+
 def work_50us() -> Any:
     return Stepped(work=Burn(50e-6))
 
@@ -190,8 +194,6 @@ _ALL = (
     Workload(
         "one-slow", "one_slow", "500 µs of work in one environment of 32, 10 µs in the others"
     ),
-    Workload(
-        "pauses", "work_10us", "10 µs of work, and a learner that pauses for 1 s", pause_s=1.0
-    ),
+    Workload("pauses", "paused", "10 µs of work, and a learner that pauses for 1 s", pause_s=1.0),
 )
 WORKLOADS = {workload.name: workload for workload in _ALL}

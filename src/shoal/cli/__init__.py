@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shoal import __version__
-from shoal.cli import advise, check, doctor, replay
+from shoal.cli import advise, bench, check, doctor, replay
 from shoal.engine.machine import is_trusted
 from shoal.errors import ShoalError
 
@@ -26,6 +26,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "advise": advise,
+    "bench": bench,
     "check": check,
     "doctor": doctor,
     "replay": replay,

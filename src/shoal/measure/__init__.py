@@ -10,6 +10,7 @@ from shoal.measure.bound import measure_bound
 from shoal.measure.contest import Outcome, contest, run_job
 from shoal.measure.fingerprint import Machine, fingerprint
 from shoal.measure.job import BOUND, Figures, Job
+from shoal.measure.record import Record
 from shoal.measure.session import (
     Contestant,
     Course,
@@ -33,6 +34,7 @@ __all__ = [
     "NotPossible",
     "Outcome",
     "Pauses",
+    "Record",
     "Row",
     "Session",
     "Spread",

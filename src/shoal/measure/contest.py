@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.measure.job import Figures, Job, Place
+from shoal.measure.job import Figures, Job
 
 LIMIT_S = 90.0
 """A measurement that takes longer than this is cut off."""
@@ -69,28 +69,26 @@ class Where:
     path: tuple[str, ...] = ()
 
 
-Runner = Callable[[Job], Figures]
-
-
 def contest(
     jobs: Iterable[Job],
     repeats: int = 3,
     *,
-    place_of: Callable[[Job], Where] = lambda job: Where(),
+    together: Callable[[Job], Hashable] = lambda job: job.place,
+    where: Callable[[Job], Where] = lambda job: Where(),
     limit_s: float = LIMIT_S,
 ) -> Iterator[Outcome]:
-    """Measure every job `repeats` times, round robin among those of one place, as it goes.
+    """Measure every job `repeats` times, round robin among those that belong `together`.
 
-    Who was skipped once is not tried again.
+    Outcomes come as they are measured. Who was skipped once is not tried again.
     """
-    by_place: dict[Place, list[Job]] = {}
-    for job in jobs:
-        by_place.setdefault(job.place, []).append(job)
-    for rivals in by_place.values():
+    groups: dict[Hashable, list[Job]] = {}
+    for job in dict.fromkeys(jobs):
+        groups.setdefault(together(job), []).append(job)
+    for group in groups.values():
         out: set[Job] = set()
         for number in range(repeats):
-            for job in (one for one in _rotated(rivals, number) if one not in out):
-                outcome = run_job(job, number, place_of(job), limit_s)
+            for job in (one for one in _rotated(group, number) if one not in out):
+                outcome = run_job(job, number, where(job), limit_s)
                 if outcome.skipped:
                     out.add(job)
                 yield outcome

@@ -35,6 +35,7 @@ class Row:
     middle: Figures
     """The median of each figure."""
     skipped: str = ""
+    """Why figures are missing, be it of one round."""
     fraction: float | None = None
     """Of the bound, measured in the same rounds."""
 
@@ -83,7 +84,9 @@ def _row(job: Job, outcomes: Sequence[Outcome]) -> Row:
         for number, figures in measured.items()
         if figures.steps_per_s is not None
     }
-    skipped = "" if measured else outcomes[-1].skipped
+    skipped = next((one.skipped for one in outcomes if one.skipped), "")
+    if skipped and measured:
+        skipped = f"in one round: {skipped}"
     return Row(job, rates, _middle(list(measured.values())), skipped)
 
 

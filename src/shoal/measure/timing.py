@@ -64,7 +64,7 @@ def time_steps(
     prepared = itertools.cycle(actions)
     _warm_up(session, prepared, warmup_s)
     step, clock, latencies, steps = session.step, time.perf_counter, [], 0
-    cpu_before = _cpu_of_all_s()
+    below_s, own_s = cpu_s(descendants()), time.process_time()
     begun = before = clock()
     until = begun + duration_s
     while before < until:
@@ -72,10 +72,9 @@ def time_steps(
         now = clock()
         latencies.append(now - before)
         before = now
-    cpu_after = _cpu_of_all_s()
-    p50_s, p99_s = percentiles(latencies)
-    taken_cpu_s = None if cpu_before is None or cpu_after is None else cpu_after - cpu_before
-    return Timing(steps, len(latencies), before - begun, taken_cpu_s, p50_s, p99_s)
+    own_s = time.process_time() - own_s
+    taken_s = _plus(_minus(cpu_s(descendants()), below_s), own_s)
+    return Timing(steps, len(latencies), before - begun, taken_s, *percentiles(latencies))
 
 
 def time_pauses(
@@ -89,9 +88,9 @@ def time_pauses(
         _warm_up(session, prepared, 0.1)
         before = cpu_s(descendants())
         time.sleep(pause_s)
-        after = cpu_s(descendants())
-        if before is not None and after is not None:
-            burnt.append((after - before) / pause_s)
+        taken_s = _minus(cpu_s(descendants()), before)
+        if taken_s is not None:
+            burnt.append(taken_s / pause_s)
         begun = time.perf_counter()
         session.step(next(prepared))
         woken.append(time.perf_counter() - begun)
@@ -112,6 +111,9 @@ def _warm_up(session: Session, prepared: Iterator[Any], warmup_s: float) -> None
             return
 
 
-def _cpu_of_all_s() -> float | None:
-    below = cpu_s(descendants())
-    return None if below is None else time.process_time() + below
+def _minus(after: float | None, before: float | None) -> float | None:
+    return None if after is None or before is None else after - before
+
+
+def _plus(one: float | None, other: float) -> float | None:
+    return None if one is None else one + other

@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import shoal
 from shoal.measure.session import (
     Contestant,
     Course,
+    NotPossible,
     Session,
     TransitionCount,
     VectorSession,
@@ -29,6 +32,8 @@ class FirstReady:
         self._envs.reset(seed=0)
 
     def prepare(self, actions: Any) -> Any:
+        if not isinstance(actions, np.ndarray):
+            raise NotPossible("actions of some environments are picked from arrays only")
         return actions
 
     def step(self, prepared: Any) -> int:

@@ -7,12 +7,11 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from shoal.measure import Machine, Outcome, fingerprint
+from shoal.measure.contest import Outcome
+from shoal.measure.fingerprint import Machine, fingerprint
 
-FOLDER = Path(__file__).parent / "results"
 SCHEMA = 1
 
 
