@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
 import os
-import platform
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -24,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from shoal.engine.probe import Probe, Unprobed, is_plausible
@@ -100,7 +98,7 @@ def _file_key(spec: EnvSpec, kwargs: Mapping[str, Any]) -> dict[str, Any] | None
             "spec": json.loads(spec.to_json()),
             "kwargs": json.loads(json.dumps(dict(kwargs), sort_keys=True)),
             "package": _installed_version(module),
-            "gymnasium": importlib.metadata.version("gymnasium"),
+            "gymnasium": gymnasium.__version__,
             "shoal": _shoal_version(),
             "python": sys.version,
             "processor": _processor(),
@@ -121,9 +119,13 @@ def _installed_version(module: str) -> str | None:
         return None
     if not any(found.origin.startswith(f"{place}{os.sep}") for place in places):
         return None
+    if module == "gymnasium":
+        return f"{module} {gymnasium.__version__}"
+    from importlib.metadata import PackageNotFoundError, version  # which takes 10 ms
+
     try:
-        return f"{module} {importlib.metadata.version(module)}"
-    except importlib.metadata.PackageNotFoundError:
+        return f"{module} {version(module)}"
+    except PackageNotFoundError:
         return None
 
 
@@ -135,10 +137,10 @@ def _shoal_version() -> str:
 
 @cache
 def _processor() -> str:
-    name = platform.processor()
+    name = sys.platform
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         name = next((line for line in file if line.startswith("model name")), name)
-    return f"{platform.machine()} {name.partition(':')[2].strip() or name} × {os.cpu_count()}"
+    return f"{sysconfig.get_platform()} {name.partition(':')[2].strip() or name} × {os.cpu_count()}"
 
 
 def _path(key: Mapping[str, Any]) -> Path | None:
@@ -167,6 +169,8 @@ def _write(key: Mapping[str, Any], probe: Probe) -> None:
     path = _path(key)
     if path is None:
         return
+    import tempfile
+
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = json.dumps({"key": key, "probe": asdict(probe)}, indent=1)
