@@ -31,12 +31,14 @@ class Cost:
 
 
 COSTS = {
-    "serial": Cost(batch_s=7e-6, worker_s=0.0, env_s=1.0e-6),
-    "hybrid": Cost(batch_s=12e-6, worker_s=4e-6, env_s=1.2e-6),
-    "process": Cost(batch_s=30e-6, worker_s=15e-6, env_s=1.2e-6),
-    "process, a core to spare": Cost(batch_s=25e-6, worker_s=2e-6, env_s=1.5e-6),
+    "serial": Cost(batch_s=14e-6, worker_s=0.0, env_s=0.8e-6),
+    "hybrid": Cost(batch_s=17e-6, worker_s=2.8e-6, env_s=1.1e-6),
+    "process": Cost(batch_s=45e-6, worker_s=3.6e-6, env_s=2.0e-6),
+    "process, a core to spare": Cost(batch_s=18e-6, worker_s=2.1e-6, env_s=1.5e-6),
 }
-"""Measured by `python -m benchmarks.costs`, which prints this table for the machine it runs on."""
+"""Measured by `python -m benchmarks.costs`, which prints this table for the machine it runs on: on
+2 cores what a batch and an environment cost, on 16 what a worker adds. To be measured again when
+the engine changes; only ratios matter, so another processor hardly does."""
 
 ISOLATION_WORTH = 1.10
 """How much slower processes may be before their isolation is given up for speed."""
