@@ -57,6 +57,13 @@ def test_a_cheap_environment_is_tried_on_all_that_computes() -> None:
     }
 
 
+def test_uneven_steps_are_tried_with_first_ready_batches() -> None:
+    uneven = replace(SLOW, spread=1.0)
+    assert ("first-ready", 8, 2) in tried(uneven, 2, 8)
+    assert "first-ready" not in {name for name, _, _ in tried(replace(CHEAP, spread=9.0), 2, 8)}
+    assert "first-ready" not in {name for name, _, _ in tried(uneven, 2, 2)}
+
+
 def test_with_many_cores_the_caller_may_have_one() -> None:
     assert ("process", 64, 15) in tried(CHEAP, 16, 64)
 

@@ -30,8 +30,8 @@ ENOUGH = 0.9
 """Fewer environments are recommended where they reach so much of the best."""
 HELPS = 1.1
 """Parallelism helps where it is so many times as fast as one environment after another."""
-UNEVEN = 0.5
-"""From this spread of step times on, first-ready batches are tried."""
+UNEVEN, UNEVEN_S = 0.5, 100e-6
+"""From this spread and length of steps on, first-ready batches are tried."""
 LOCK_FREE = 0.5
 """From this share of a step on that leaves the interpreter to others, threads are tried."""
 _SERIAL, _THREAD, _PROCESS, _HYBRID = (
@@ -154,8 +154,13 @@ def _worth_trying(
         yield _HYBRID, usual
     if (found.lock_free or 0.0) > LOCK_FREE and not found.uses_gpu:
         yield _THREAD, chosen
-    if (found.spread > UNEVEN or found.waits) and num_envs >= 4:
+    if is_uneven(found) and num_envs >= 4:
         yield _FIRST_READY, chosen
+
+
+def is_uneven(found: Probe) -> bool:
+    """Whether waiting for the slowest of several environments costs more than not to wait."""
+    return found.spread > UNEVEN and found.step_s > UNEVEN_S
 
 
 # --- what follows ------------------------------------------------------------------------------
@@ -302,7 +307,7 @@ def _about(found: Probe) -> Iterable[str]:
             f"The environment mostly waits ({in_words(found.step_s)} a step, at work for "
             f"{in_words(found.cpu_s)} of it): more workers than cores pay."
         )
-    elif found.spread > UNEVEN:
+    if is_uneven(found):
         yield (
             f"Its steps differ in length (spread {found.spread:.1f}): where all step together, all "
             "wait for the slowest; send and recv (`batch_size`) do not."
