@@ -169,6 +169,14 @@ def test_where_it_helps_nobody_says_that_it_does_not() -> None:
     assert "bound by the policy" in said
 
 
+def test_a_busy_machine_is_told_of() -> None:
+    rows = [row("serial", 8, 100.0, 1), row("process", 8, 190.0)]
+    busy = conclude("E-v0", 2, SLOW, rows, load=3.2)
+    assert busy.sentences[0].startswith("The machine was busy with something else (a load of 3.2")
+    quiet = conclude("E-v0", 2, SLOW, rows, load=0.3)
+    assert "busy" not in " ".join(quiet.sentences)
+
+
 def test_stragglers_and_waiting_are_told_of() -> None:
     rows = row("serial", 8, 100.0, 1), row("process", 8, 190.0)
     assert "wait for the slowest" in sentences(2, replace(SLOW, spread=1.0), *rows)

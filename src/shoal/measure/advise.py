@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,6 +33,10 @@ HELPS = 1.1
 """Parallelism helps where it is so many times as fast as one environment after another."""
 UNEVEN, UNEVEN_S = 0.5, 100e-6
 """From this spread and length of steps on, first-ready batches are tried."""
+BUSY = 0.5
+"""From this load for each core on, before anything is measured, the machine is called busy."""
+CHEAP_S = 100e-6
+"""A step that takes longer is not cheap, whatever else may be the matter."""
 LOCK_FREE = 0.5
 """From this share of a step on that leaves the interpreter to others, threads are tried."""
 _SERIAL, _THREAD, _PROCESS, _HYBRID = (
@@ -86,14 +91,19 @@ def advise(
 
     ConfigError where it cannot be stepped at all.
     """
+    cores, load = usable_cores(), load_average()
     found = look_at(env)
-    cores = usable_cores()
     jobs = settings(env, found, cores, env_counts or usual_counts(found, cores), duration_s)
     outcomes = []
     for outcome in contest(jobs, rounds):
         outcomes.append(outcome)
         progress(len(outcomes), len(jobs) * rounds, outcome)
-    return conclude(env, cores, found, summarise(outcomes))
+    return conclude(env, cores, found, summarise(outcomes), load)
+
+
+def load_average() -> float:
+    """Processes that wanted to run, over the last minute; 0 where nobody counts."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def look_at(env: str) -> Probe | Unprobed:
@@ -166,7 +176,9 @@ def is_uneven(found: Probe) -> bool:
 # --- what follows ------------------------------------------------------------------------------
 
 
-def conclude(env: str, cores: int, found: Probe | Unprobed, rows: Sequence[Row]) -> Advice:
+def conclude(
+    env: str, cores: int, found: Probe | Unprobed, rows: Sequence[Row], load: float = 0.0
+) -> Advice:
     """What to use, and what there is to say about it; ConfigError where nothing could be run."""
     measured = [row for row in rows if row.rates]
     tried = [row for row in measured if row.job.contestant != BOUND]
@@ -175,6 +187,12 @@ def conclude(env: str, cores: int, found: Probe | Unprobed, rows: Sequence[Row])
         raise ConfigError(f"{env} cannot be stepped: {said}. `shoal check {env}` says more.")
     pick = recommend(tried)
     sentences = list(_sentences(cores, found, tried, pick))
+    if load > BUSY * cores:
+        sentences.insert(
+            0,
+            f"The machine was busy with something else (a load of {load:.1f} on {cores} cores "
+            "before the first measurement): measure again when it is quiet.",
+        )
     return Advice(env, cores, found, rows, pick, sentences)
 
 
@@ -286,7 +304,7 @@ def _when_it_does_not_help(
         return
     if cores == 1 and not (isinstance(found, Probe) and found.waits):
         yield "Parallelism does not help here: only one core may be used (`shoal doctor` says why)."
-    elif isinstance(found, Probe) and not found.uses_gpu:
+    elif isinstance(found, Probe) and found.work_s < CHEAP_S and not found.uses_gpu:
         yield (
             f"Parallelism does not help here: a step takes {in_words(found.work_s)}, about as long "
             "as it takes to hand it to somebody else. Have more environments, or do more in each "
