@@ -9,10 +9,13 @@ ARGS ?=
 
 BIN := .venv/bin
 READY := .venv/.ready
+# Shoal and its rivals, for the benchmarks: those that agree with each other in .venv-bench.
+BENCH := .venv-bench/bin
+BENCH_READY := .venv-bench/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slow test-faults gym-tests lint format bench docs clean
+.PHONY: help train test test-slow test-faults gym-tests lint format bench bench-full targets docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -49,14 +52,20 @@ gym-tests: $(READY) ## Gymnasium's own vector tests on the drop-ins: GYMNASIUM=<
 	    --ignore=tests/wrappers/vector/test_human_rendering.py -k "not CarRacing" --disable-warnings) || exit 1; \
 	done
 
-bench: $(READY) ## Shoal and its rivals on the same workloads
-	@$(BIN)/python -m benchmarks.run
+bench: $(BENCH_READY) ## Shoal and its rivals on the same workloads, with a report; some minutes
+	@$(BENCH)/python -m benchmarks.run $(ARGS)
+
+bench-full: $(BENCH_READY) ## the same with every workload and everyone; hours
+	@$(BENCH)/python -m benchmarks.run --full $(ARGS)
+
+targets: $(BENCH_READY) ## the project's targets for speed, one by one
+	@$(BENCH)/python -m benchmarks.targets $(ARGS)
 
 docs: $(READY) ## the documentation, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove everything that make made
-	@rm -rf .venv site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-bench* site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Touched last, so that an interrupted installation is taken up again.

@@ -1,101 +1,114 @@
-"""`make bench`: steps per second of each contestant, interleaved, as a table of medians.
+"""`make bench`: Shoal and its rivals on the same workloads, interleaved, with a report.
 
-The bound is the same number of processes stepping the same environments without communication.
+The default takes some minutes; `--full` takes every workload, every number of environments and
+everyone who is installed. Nothing here asserts a time.
 """
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
-import statistics
+import argparse
+import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-import gymnasium
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-
-import shoal
+from benchmarks import plan, report
 from benchmarks.workloads import WORKLOADS
-from shoal.engine.machine import usable_cores
+from shoal.errors import suggest
+from shoal.measure import Job, Outcome, Record, contest
+from shoal.measure.contest import LIMIT_S
+from shoal.measure.table import count
 
-REPEATS, DURATION_S = 3, 0.5
-ENV_COUNTS = (8, 64)
-
-
-def rate(envs: Any, num_envs: int) -> float:
-    """Steps per second; a call that only resets counts as none."""
-    envs.action_space.seed(0)
-    actions = [envs.action_space.sample() for _ in range(64)]
-    envs.reset(seed=0)
-    resets = envs.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.NEXT_STEP
-    steps, begun = 0, time.perf_counter()
-    for action in itertools.cycle(actions):
-        _, _, terminated, truncated, _ = envs.step(action)
-        steps += num_envs - (int((terminated | truncated).sum()) if resets else 0)
-        if (taken := time.perf_counter() - begun) >= DURATION_S:
-            return steps / taken
-    raise AssertionError
+QUICK_WORKLOADS = ("empty", "work-50us", "pixels-84", "cartpole")
+QUICK_COUNTS = (8, 64)
+START_COUNTS = (8, 64)
+START_LIMIT_S = 300.0
+"""Some take minutes to start, and that is what is measured then."""
 
 
-def contestants(factory: Callable[[], Any], num_envs: int) -> dict[str, Callable[[], Any]]:
-    fns = [factory] * num_envs
-    ours = {
-        f"shoal {backend}": lambda backend=backend: shoal.make(factory, num_envs, backend=backend)
-        for backend in ("serial", "thread", "process")
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = parse(arguments)
+    record = Record.begin(["python", "-m", "benchmarks.run", *given.asked])
+    groups = [
+        list(plan.jobs_at(WORKLOADS[name], num_envs, given.contestants, given.seconds))
+        for name in given.workloads
+        for num_envs in given.env_counts
+    ]
+    if not given.no_starts:
+        starters = [*given.contestants, *(plan.STARTERS if given.full else ())]
+        groups += [list(plan.start_jobs(starters, [num_envs])) for num_envs in START_COUNTS]
+    measure(record, groups, given.repeats)
+    print(f"\n{report.write(record, given.out)}")
+    return 0
+
+
+def measure(record: Record, groups: Iterable[Sequence[Job]], repeats: int) -> None:
+    """Run a contest of each group, say how it goes, and keep what comes of it."""
+    groups = list(groups)
+    begun, total = time.monotonic(), sum(map(len, groups))
+    for number, group in enumerate(groups):
+        done = sum(map(len, groups[:number])) / total
+        print(f"[{done:4.0%}, {time.monotonic() - begun:.0f} s]", flush=True)
+        limit_s = LIMIT_S if group[0].duration_s else START_LIMIT_S
+        rounds = contest(
+            group, repeats, together=lambda job: None, where=plan.where, limit_s=limit_s
+        )
+        for outcome in rounds:
+            # Rounds of different groups were at different times: none is paired with another.
+            outcome = replace(outcome, round=outcome.round + number * repeats)
+            record.outcomes.append(outcome)
+            print(f"  {line(outcome)}", flush=True)
+
+
+def line(outcome: Outcome) -> str:
+    job, figures = outcome.job, outcome.figures
+    what = f"{plan.name_of(job.env)} {job.num_envs} envs, {job.label}"
+    if figures is None:
+        return f"{what}: skipped, {outcome.skipped}"
+    if figures.steps_per_s is None:
+        return f"{what}: started in {figures.start_s:.2f} s"
+    return f"{what}: {count(figures.steps_per_s)} steps/s"
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    add = parser.add_argument
+    add("--full", action="store_true", help="everything: hours")
+    add("--workloads", nargs="+", metavar="NAME", help=f"of {', '.join(WORKLOADS)}")
+    add("--env-counts", nargs="+", type=int, metavar="N", help="numbers of environments")
+    add("--contestants", nargs="+", metavar="NAME", help=f"of {', '.join(plan.FIELD)}")
+    add("--repeats", type=int, help="rounds (default 2, full 5)")
+    add("--seconds", type=float, help="of each measurement (default 0.4, full 1)")
+    add("--no-starts", action="store_true", help="leave start-up times out")
+    add("--out", type=Path, default=plan.RESULTS, help="folder for JSON, report and plots")
+    given = parser.parse_args(arguments)
+    given.asked = _without_folder(sys.argv[1:] if arguments is None else arguments)
+    full = given.full
+    given.workloads = given.workloads or list(WORKLOADS if full else QUICK_WORKLOADS)
+    given.env_counts = given.env_counts or list(plan.ENV_COUNTS if full else QUICK_COUNTS)
+    given.contestants = given.contestants or (plan.FIELD if full else plan.QUICK_FIELD)
+    given.repeats = given.repeats or (5 if full else 2)
+    given.seconds = given.seconds or (1.0 if full else 0.4)
+    known = {
+        "workload": (given.workloads, WORKLOADS),
+        "contestant": (given.contestants, plan.FIELD),
     }
-    return {
-        "gymnasium sync": lambda: SyncVectorEnv(fns),
-        "gymnasium async": lambda: AsyncVectorEnv(fns),
-        **ours,
-    }
+    for kind, (asked, there) in known.items():
+        for name in asked:
+            if name not in there:
+                parser.error(f"there is no {kind} {name!r}. {suggest(name, there)}")
+    return given
 
 
-def bound(factory: Callable[[], Any], num_envs: int) -> float:
-    """All cores stepping plain environments, nobody talking."""
-    context = multiprocessing.get_context("fork")
-    with context.Pool(usable_cores()) as pool:
-        each = max(1, num_envs // usable_cores())
-        return sum(pool.starmap(_plain_rate, [(factory, each)] * usable_cores(), chunksize=1))
-
-
-def _plain_rate(factory: Callable[[], Any], num_envs: int) -> float:
-    envs = [factory() for _ in range(num_envs)]
-    for env in envs:
-        env.reset(seed=0)
-    steps, begun = 0, time.perf_counter()
-    while (taken := time.perf_counter() - begun) < DURATION_S:
-        for env in envs:
-            _, _, terminated, truncated, _ = env.step(0)
-            steps += 1
-            if terminated or truncated:
-                env.reset()
-    return steps / taken
-
-
-def measure(factory: Callable[[], Any], num_envs: int) -> dict[str, list[float]]:
-    rates: dict[str, list[float]] = {}
-    for _ in range(REPEATS):
-        rates.setdefault("bound", []).append(bound(factory, num_envs))
-        for name, make in contestants(factory, num_envs).items():
-            envs = make()
-            rates.setdefault(name, []).append(rate(envs, num_envs))
-            envs.close()
-    return rates
-
-
-def main() -> None:
-    print(f"steps/s, median of {REPEATS} (lowest to highest), {usable_cores()} cores\n")
-    for (workload, factory), num_envs in itertools.product(WORKLOADS.items(), ENV_COUNTS):
-        rates = measure(factory, num_envs)
-        top = statistics.median(rates["bound"])
-        print(f"{workload}, {num_envs} envs")
-        for name, values in rates.items():
-            middle = statistics.median(values)
-            spread = f"({min(values):,.0f} to {max(values):,.0f})"
-            print(f"  {name:<18}{middle:>12,.0f}  {spread:<26}{middle / top:>6.2f} of the bound")
-        print()
+def _without_folder(arguments: Sequence[str]) -> list[str]:
+    """What a record says of how it was made: where it was put is nobody's business."""
+    rest = list(arguments)
+    while "--out" in rest:
+        at = rest.index("--out")
+        del rest[at : at + 2]
+    return rest
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

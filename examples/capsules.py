@@ -24,7 +24,7 @@ class Buggy(gymnasium.Wrapper):
         return observation, *rest
 
 
-with shoal.make("CartPole-v1", 4, num_workers=2, wrappers=[Buggy]) as envs:
+with shoal.make("CartPole-v1", 4, backend="process", num_workers=2, wrappers=[Buggy]) as envs:
     envs.action_space.seed(1)
     envs.reset(seed=7)
     try:

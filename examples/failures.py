@@ -14,7 +14,7 @@ def one_bad(how):
 STILL = np.zeros(4, dtype=int)
 
 # --8<-- [start:raised]
-with shoal.make(one_bad("raise"), num_workers=2) as envs:
+with shoal.make(one_bad("raise"), backend="process", num_workers=2) as envs:
     envs.reset(seed=0)
     envs.step(STILL)
     try:
@@ -28,7 +28,7 @@ with shoal.make(one_bad("raise"), num_workers=2) as envs:
 # --8<-- [end:raised]
 
 # --8<-- [start:died]
-with shoal.make(one_bad("sigkill"), num_workers=2, on_failure="raise") as envs:
+with shoal.make(one_bad("sigkill"), backend="process", num_workers=2, on_failure="raise") as envs:
     envs.reset(seed=0)
     envs.step(STILL)
     try:

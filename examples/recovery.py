@@ -36,7 +36,9 @@ class Victim(gymnasium.Wrapper):
 # --8<-- [start:run]
 def run(kills, **settings):
     """Everything that 100 steps of four environments return, and what the engine says of them."""
-    made = shoal.make("CartPole-v1", 4, num_workers=2, wrappers=[Victim], **settings)
+    made = shoal.make(
+        "CartPole-v1", 4, backend="process", num_workers=2, wrappers=[Victim], **settings
+    )
     with made as envs:
         envs.action_space.seed(1)
         rows = [(envs.reset(seed=7)[0],)]

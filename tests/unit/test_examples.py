@@ -17,6 +17,7 @@ README = ROOT / "README.md"
 
 CLOSING = {
     "batched.py": "8 environments, four to a simulator",
+    "bottleneck.py": "3 pools asked",
     "branching.py": "the pole stood for 40 steps",
     "calls.py": "four environments, one that failed, none that was harmed",
     "capsules.py": "exit code 1",
@@ -38,6 +39,7 @@ CLOSING = {
     "shared_data.py": "15 MiB, shared by 8 environments",
     "slow.py": "the slow one has moved out",
     "tasks.py": "tasks of the last episodes: [7 1 8]",
+    "troubles.py": "explained",
     "vector_wrappers.py": "68 episodes, the engine counts the same",
 }
 """The last line that each example prints; # stands for any number."""

@@ -57,7 +57,7 @@ def groups(root: Path, files: dict[str, str]) -> Path:
 def test_the_quota_of_a_control_group_is_read(
     tmp_path: Path, files: dict[str, str], cores: float | None
 ) -> None:
-    assert machine._cgroup_quota(groups(tmp_path, files)) == cores
+    assert machine.cpu_quota(groups(tmp_path, files)) == cores
 
 
 def test_version_two_is_preferred(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_version_two_is_preferred(tmp_path: Path) -> None:
         "cpu/cpu.cfs_quota_us": "700000",
         "cpu/cpu.cfs_period_us": "100000",
     }
-    assert machine._cgroup_quota(groups(tmp_path, files)) == 2.0
+    assert machine.cpu_quota(groups(tmp_path, files)) == 2.0
 
 
 def test_cores_are_those_of_the_affinity(affinity: set[int]) -> None:
@@ -81,7 +81,7 @@ def test_cores_are_those_of_the_affinity(affinity: set[int]) -> None:
 def test_a_quota_limits_the_cores_and_a_part_of_one_counts_as_one(
     affinity: set[int], monkeypatch: pytest.MonkeyPatch, quota: float | None, most: int
 ) -> None:
-    monkeypatch.setattr(machine, "_cgroup_quota", lambda: quota)
+    monkeypatch.setattr(machine, "cpu_quota", lambda: quota)
     assert usable_cores() == min(len(affinity), most)
 
 

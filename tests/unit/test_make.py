@@ -276,13 +276,6 @@ def test_serial_starts_nothing_and_builds_nothing_twice(started: list[str]) -> N
     assert Built.made == 3
 
 
-@pytest.mark.parametrize(("num_envs", "expected"), [(1, "serial"), (2, "process")])
-def test_auto_says_what_it_chose_and_why(num_envs: int, expected: str) -> None:
-    with shoal.make(CountingWorld, num_envs) as envs:
-        assert envs.stats()["backend"] == expected
-        assert envs.stats()["reason"]
-
-
 @pytest.mark.parametrize(
     ("num_envs", "num_workers", "expected"), [(3, 2, 2), (3, 3, 3), (2, 9, 2), (1, None, 1)]
 )

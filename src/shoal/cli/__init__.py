@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shoal import __version__
-from shoal.cli import check, replay
+from shoal.cli import advise, bench, check, doctor, replay
 from shoal.engine.machine import is_trusted
 from shoal.errors import ShoalError
 
@@ -24,7 +24,13 @@ class Command(Protocol):
     def run(self, given: argparse.Namespace) -> int: ...
 
 
-COMMANDS: dict[str, Command] = {"check": check, "replay": replay}
+COMMANDS: dict[str, Command] = {
+    "advise": advise,
+    "bench": bench,
+    "check": check,
+    "doctor": doctor,
+    "replay": replay,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,8 +36,31 @@ def usable_cores() -> int:
     """Cores that this process may use: its affinity, and the quota of its control group."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    quota = _cgroup_quota()
+    quota = cpu_quota()
     return max(1, min(cores, math.ceil(quota)) if quota else cores)
+
+
+def free_memory_mb(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | None:
+    """Memory that can still be used: the system's, or less by the limit of the control group."""
+    rooms = []
+    try:
+        with open("/proc/meminfo") as file:
+            available = next(line for line in file if line.startswith("MemAvailable:"))
+        rooms.append(int(available.split()[1]) / 1024)
+    except (OSError, ValueError, StopIteration):
+        pass
+    for limit, used in _MEMORY_FILES:
+        try:
+            rooms.append((int(_words(root, limit)[0]) - int(_words(root, used)[0])) / (1 << 20))
+        except (OSError, ValueError):  # there is none, or it says "max"
+            continue
+    return max(0.0, min(rooms)) if rooms else None
+
+
+_MEMORY_FILES = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
 
 
 def free_descriptors() -> int | None:
@@ -51,7 +74,7 @@ def free_descriptors() -> int | None:
         return None
 
 
-def _cgroup_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | None:
+def cpu_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | None:
     """The CPU quota in cores, from version 2 (cpu.max) or 1 (cfs) of control groups."""
     try:
         quota, period = _words(root, "cpu.max")[:2]

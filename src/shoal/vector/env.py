@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 from gymnasium.vector.utils import batch_space
 
 from shoal.engine.batch import Batch
+from shoal.engine.bottleneck import Shares, bottleneck
 from shoal.errors import ContractError, shown
 from shoal.layout import Array
 from shoal.seeding import Seed, seeds_of
@@ -279,6 +280,13 @@ def check_reset_mask(mask: Any, num_envs: int) -> Array:
 def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
     """The entries of `stats()`."""
     alive_s, tally = time.perf_counter() - pool.opened, pool.books.reader.tally
+    busy = pool.busy_fractions()
+    shares = Shares(
+        waiting=pool.wait_s / alive_s,
+        busy=busy,
+        rounds=tally.steps / pool.num_envs,
+        in_caller=pool.backend.name == "serial",
+    )
     return {
         "backend": pool.backend.name,
         "reason": reason,
@@ -289,7 +297,8 @@ def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
         "steps": tally.steps,
         "steps_per_s": tally.steps / alive_s,
         "wait_s": pool.wait_s,
-        "busy_fraction": pool.busy_fractions(),
+        "busy_fraction": busy,
+        "bottleneck": bottleneck(shares),
         "episodes": tally.num_episodes,
         "episode_returns": [episode_return for episode_return, _ in tally.episodes],
         "episode_lengths": [length for _, length in tally.episodes],

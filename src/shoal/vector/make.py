@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -103,21 +104,44 @@ def make(
     factories (then there are as many environments as factories). Lambdas, closures and functions
     of a script or notebook work, and no main guard is needed. `num_workers` is at most the cores
     that may be used, unless you say more. Everything is checked before anything starts.
+
+    `backend="auto"` builds one environment more, in a process of its own, steps it for a moment and
+    closes it, unless this kind has been measured before; name a backend where that must not be.
     """
     source = resolve(env, env_kwargs, wrappers)
     count = _count_envs(source, num_envs)
     choose("on_failure", on_failure, ON_FAILURE)
     faults = faults or Faults()
-    needs_process = (step_timeout_s, batch_size, faults.max_worker_rss_mb)
-    isolated = on_failure == "replay" or any(one is not None for one in needs_process)
-    name, reason = _choose_backend(choose("backend", backend, BACKENDS), count, isolated)
+    is_auto = choose("backend", backend, BACKENDS) == "auto"
     if batch_size is not None and as_count("batch_size", batch_size) > count:
         raise ConfigError(f"batch_size is {batch_size}, but there are only {count} environments.")
+    if num_workers is not None:
+        num_workers = as_count("num_workers", num_workers)
     if seed is not None:
         seeds_of(seed, count)
-    terms = make_terms(source, name, as_mode(autoreset), faults, step_timeout_s, start_method)
+    where = "process" if is_auto else backend  # which auto chooses if there is any limit to keep
+    terms = make_terms(source, where, as_mode(autoreset), faults, step_timeout_s, start_method)
     policy = faults.policy(on_failure)
-    pool = make_pool(source, name, count, num_workers, terms, copy=copy, policy=policy)
+    reason = "as asked"
+    with contextlib.ExitStack() as until_made:
+        default_workers = None
+        if is_auto:
+            from shoal.vector.auto import decide
+
+            needs_process = (step_timeout_s, batch_size, faults.max_worker_rss_mb)
+            isolated = on_failure == "replay" or any(one is not None for one in needs_process)
+            choice = decide(source, count, num_workers, isolated, terms, until_made)
+            backend, default_workers, reason = choice.backend, choice.num_workers, choice.reason
+        pool = make_pool(
+            source,
+            backend,
+            count,
+            num_workers,
+            terms,
+            copy=copy,
+            policy=policy,
+            default_workers=default_workers,
+        )
     return VectorEnv(pool, spec=source.spec, seed=seed, batch_size=batch_size, reason=reason)
 
 
@@ -155,15 +179,16 @@ def make_pool(
     strict_actions: bool = True,
     same_observation_space: SameSpace | None = None,
     policy: Policy | None = None,
+    default_workers: int | None = None,
 ) -> Pool:
-    """A pool on a named backend."""
+    """A pool on a named backend; where nobody says how many workers, as many as cores."""
     from shoal.engine.build import TooManyWorkers
     from shoal.engine.plan import Policy, PoolPlan
     from shoal.engine.pool import Pool
 
     asked = num_workers is not None
     if num_workers is None:
-        num_workers = usable_cores()
+        num_workers = default_workers or usable_cores()
     elif as_count("num_workers", num_workers) > num_envs:
         num_workers = num_envs
     plan = PoolPlan(
@@ -203,15 +228,6 @@ def _backend_named(name: str) -> Callable[[Terms], Backend]:
     from shoal.engine.backends.process import ProcessBackend
 
     return ProcessBackend
-
-
-def _choose_backend(asked: str, num_envs: int, isolated: bool) -> tuple[str, str]:
-    if asked != "auto":
-        return asked, "as asked"
-    if num_envs == 1 and not isolated:
-        return "serial", "there is one environment"
-    reason = "isolation was asked for" if isolated else "several environments"
-    return "process", reason
 
 
 def _count_envs(source: Resolved, num_envs: int) -> int:

@@ -26,7 +26,8 @@ Source = str | EnvSpec | type | Factory | Sequence[Factory]
 class Resolved:
     """Factories, and what is known of them before any has been called."""
 
-    factories: tuple[Factory, ...]
+    factories: tuple[partial[Any], ...]
+    """Each is `assemble` with its three arguments."""
     is_list: bool
     spec: EnvSpec | None
     preload: tuple[str, ...]

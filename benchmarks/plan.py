@@ -1,0 +1,67 @@
+"""Who meets where: contestants, the number of workers each is tried with, and the bound."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.workloads import WORKLOADS, Workload
+from shoal.engine.machine import usable_cores
+from shoal.measure import BOUND, Job
+from shoal.measure.contest import Where
+from shoal.measure.rivals import contestants, find
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+ENV_COUNTS = (2, 8, 32, 64, 256)
+FIELD = [one.name for one in contestants() if not one.only_starts]
+"""Everyone who is measured stepping."""
+STARTERS = [one.name for one in contestants() if one.only_starts]
+"""Those of whom only the start is of interest: the same as another one but for that."""
+QUICK_FIELD = [
+    name
+    for name in FIELD
+    if name.split()[0] in ("shoal", "gymnasium", "sb3", "pufferlib") and name != "shoal thread"
+]
+
+
+def jobs_at(
+    workload: Workload, num_envs: int, names: Sequence[str], duration_s: float
+) -> Iterator[Job]:
+    """The bound and these contestants on one workload."""
+    cores = usable_cores()
+    bound_workers = num_envs if workload.waits else min(num_envs, cores)
+    bound = Job(BOUND, workload.env, num_envs, bound_workers, duration_s)
+    yield bound
+    for contestant in map(find, names):
+        if contestant.family == "native" and workload.name not in ("cartpole", "halfcheetah"):
+            continue
+        for num_workers in contestant.workers(num_envs, cores):
+            job = replace(bound, contestant=contestant.name, num_workers=num_workers)
+            yield replace(job, pause_s=workload.pause_s)
+
+
+def start_jobs(names: Iterable[str], env_counts: Iterable[int]) -> Iterator[Job]:
+    """Only the start, to the end of the first reset."""
+    for num_envs in env_counts:
+        for name in names:
+            yield Job(name, WORKLOADS["cartpole"].env, num_envs, duration_s=0.0)
+
+
+def name_of(env: str) -> str:
+    """The workload that a job's environment belongs to."""
+    known = [workload.name for workload in WORKLOADS.values() if workload.env == env]
+    return known[0] if known else env
+
+
+def where(job: Job) -> Where:
+    """The interpreter that has this contestant's package: .venv-bench-<package>, or our own."""
+    path = (str(ROOT / "src"), str(ROOT))
+    own = "" if job.contestant == BOUND else find(job.contestant).needs
+    apart = ROOT / f".venv-bench-{own}" / "bin" / "python"
+    if own and apart.exists():
+        return Where(os.fspath(apart), path)
+    return Where(sys.executable, path)

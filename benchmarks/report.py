@@ -1,0 +1,150 @@
+"""From a record to Markdown (and plots, where matplotlib is there): `python -m benchmarks.report`.
+
+Pure functions of the record, so a report can be written again from the JSON of any machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.plan import name_of
+from benchmarks.workloads import WORKLOADS
+from shoal.measure import BOUND, Machine, Record, Row, summarise
+from shoal.measure.job import Place
+from shoal.measure.summary import at
+from shoal.measure.table import HEADERS, NONE, as_markdown, body, count, ratio, seconds, skips
+
+NOTES = """\
+Steps are transitions: a call that only resets an environment is none. *To best rival* is the median
+over rounds of the ratio to the fastest peer that runs the same Python environments, serial ones
+included. *Of the bound* is the share of what as many processes do that step the same environments
+and never communicate. *×n* is a number of workers that was chosen; without it a contestant decides
+by itself. CPU seconds are those of the caller and all its workers."""
+
+
+def markdown(record: Record, plots: Sequence[str] = ()) -> str:
+    """The whole report."""
+    rows = summarise(record.outcomes)
+    stepped = [row for row in rows if row.job.duration_s]
+    parts = [
+        f"# Benchmark, {record.begun}",
+        machine_lines(record.machine),
+        f"Regenerate: `{record.asked}`",
+        NOTES,
+        *(_workload(name, stepped) for name in _names(stepped)),
+        _pauses(stepped),
+        _starts(row for row in rows if not row.job.duration_s),
+        _footprints(stepped),
+        *(f"![{Path(plot).stem}]({plot})" for plot in plots),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def machine_lines(machine: Machine) -> str:
+    packages = ", ".join(f"{name} {version}" for name, version in machine.packages.items())
+    return (
+        f"{machine.cpu}, {machine.cores} usable cores of {machine.cores_of_machine}, "
+        f"{machine.memory_gb} GB; {machine.system}; {machine.python}; {packages}; "
+        f"load {machine.load} at the start."
+    )
+
+
+def _names(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(row.job.env for row in rows))
+
+
+def _workload(env: str, rows: Sequence[Row]) -> str:
+    known = [workload for workload in WORKLOADS.values() if workload.env == env]
+    title = f"## {known[0].name}: {known[0].says}" if known else f"## {env}"
+    counts = dict.fromkeys(row.job.num_envs for row in rows if row.job.env == env)
+    return "\n\n".join([title, *(_place(at(rows, Place(env, one)), one) for one in counts)])
+
+
+def _place(rows: Sequence[Row], num_envs: int) -> str:
+    lines = [f"### {num_envs} environments", as_markdown(HEADERS, body(rows))]
+    left_out = skips(rows)
+    if left_out:
+        lines.append("Not measured: " + "; ".join(left_out) + ".")
+    return "\n\n".join(lines)
+
+
+def _pauses(rows: Iterable[Row]) -> str:
+    cells = [
+        [
+            row.job.label,
+            str(row.job.num_envs),
+            _percent(row.middle.pause_cpu),
+            seconds(row.middle.wake_s),
+        ]
+        for row in rows
+        if row.middle.wake_s is not None
+    ]
+    headers = ("contestant", "envs", "CPU of each worker while nobody steps", "first call after")
+    return "## A learner that pauses\n\n" + as_markdown(headers, cells) if cells else ""
+
+
+def _starts(rows: Iterable[Row]) -> str:
+    """From a clean interpreter to the end of the first reset."""
+    rows = list(rows)
+    cells = [
+        [
+            row.job.label,
+            str(row.job.num_envs),
+            seconds(row.middle.start_s),
+            seconds(row.middle.start_cpu_s),
+        ]
+        for row in sorted(rows, key=lambda row: (row.job.num_envs, row.middle.start_cpu_s or 0.0))
+        if row.middle.start_s is not None
+    ]
+    if not cells:
+        return ""
+    title = "## Start: from a clean interpreter to the end of the first reset, CartPole-v1"
+    left_out = skips(rows)
+    lines = [title, as_markdown(("contestant", "envs", "wall", "CPU"), cells)]
+    return "\n\n".join(
+        [*lines, *(["Not measured: " + "; ".join(left_out) + "."] if left_out else [])]
+    )
+
+
+def _footprints(rows: Sequence[Row]) -> str:
+    """Memory, processes and descriptors, where most environments were stepped."""
+    chosen = [row for row in rows if name_of(row.job.env) == "cartpole"] or list(rows)
+    most = max((row.job.num_envs for row in chosen), default=0)
+    cells = [
+        [
+            row.job.label,
+            count(row.middle.num_processes),
+            ratio(row.middle.worker_mb),
+            ratio(row.middle.total_mb),
+            count(row.middle.descriptors),
+        ]
+        for row in chosen
+        if row.job.num_envs == most and row.rates and row.job.contestant != BOUND
+    ]
+    if not cells:
+        return ""
+    headers = ("contestant", "processes", "MB per worker", "MB in all", "descriptors")
+    return f"## Memory and descriptors, {most} environments\n\n" + as_markdown(headers, cells)
+
+
+def _percent(share: float | None) -> str:
+    return NONE if share is None else f"{share:.2%}"
+
+
+def write(record: Record, folder: Path) -> Path:
+    """JSON, report and plots, next to each other."""
+    from benchmarks.plots import draw
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{record.stem}.json").write_text(record.to_json())
+    plots = draw(record, folder)
+    report = folder / f"{record.stem}.md"
+    report.write_text(markdown(record, plots))
+    return report
+
+
+if __name__ == "__main__":
+    for given in map(Path, sys.argv[1:]):
+        print(write(Record.from_json(given.read_text()), given.parent))

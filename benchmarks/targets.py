@@ -1,0 +1,366 @@
+"""The targets, one by one: what was asked, what was measured, and by how much it was missed.
+
+`python -m benchmarks.targets` measures what the table needs and prints it (`--full`: with everyone,
+at every number of environments); `--from FILE...` reads records instead. It reports, never asserts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks import plan
+from benchmarks.plan import jobs_at, name_of
+from benchmarks.report import machine_lines
+from benchmarks.run import measure
+from benchmarks.workloads import WORKLOADS
+from shoal.engine.machine import usable_cores
+from shoal.measure import BOUND, Job, Record, Row, best, paired_ratio, summarise
+from shoal.measure.job import Place
+from shoal.measure.summary import at
+from shoal.measure.table import as_markdown, is_rival
+
+SMALL_CORES = 4
+"""Up to so many the column for small machines holds."""
+
+SERIAL_RIVALS = ("gymnasium sync", "sb3 dummy", "pufferlib serial")
+PIPE_RIVALS = (
+    "gymnasium async",
+    "sb3 subproc",
+    "tianshou subproc",
+    "tianshou shmem",
+    "tianshou first-ready",
+    "torchrl parallel",
+)
+LOCK_STEP = ("shoal auto", "shoal process", "shoal hybrid")
+CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
+GROWING = ("shoal process", "shoal hybrid")
+GROWTH = (64, 1024)
+INFOS = (("empty", "infos"), ("work-50us", "infos-50us"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One measured value of a target, and where."""
+
+    where: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What was asked for, on 2 cores and on 16."""
+
+    says: str
+    small: float
+    large: float
+    read: Read
+    at_most: bool = False
+
+    def asked(self, cores: int) -> float:
+        return self.small if cores <= SMALL_CORES else self.large
+
+
+# --- what the table needs -----------------------------------------------------------------------
+
+
+def groups(full: bool, duration_s: float) -> Iterator[list[Job]]:
+    """Jobs that are measured together, round robin."""
+    for name in WORKLOADS:
+        if name not in ("pauses", "infos-50us"):
+            for num_envs in _counts(name, full):
+                yield list(jobs_at(WORKLOADS[name], num_envs, _field(full), duration_s))
+    per_worker = 16 * usable_cores()
+    yield list(jobs_at(WORKLOADS["cartpole"], per_worker, ["shoal hybrid"], duration_s))
+    for pair in INFOS:
+        yield [_ours("shoal process", name, 32, duration_s) for name in pair]
+    yield [_ours(name, "cartpole", num, duration_s) for name in GROWING for num in GROWTH]
+    yield [
+        replace(_ours(name, "pauses", 8, duration_s), pause_s=WORKLOADS["pauses"].pause_s)
+        for name in GROWING
+    ]
+    spawns = plan.STARTERS if full else ["gymnasium async spawn"]
+    yield list(plan.start_jobs([*GROWING, *spawns], (64,)))
+
+
+def _counts(name: str, full: bool) -> Sequence[int]:
+    if full:
+        return plan.ENV_COUNTS
+    return (8, 64) if name in CHEAP else (32,)
+
+
+def _field(full: bool) -> list[str]:
+    return plan.FIELD if full else plan.QUICK_FIELD
+
+
+def _ours(contestant: str, workload: str, num_envs: int, duration_s: float) -> Job:
+    return Job(contestant, WORKLOADS[workload].env, num_envs, duration_s=duration_s)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All rows of a run, and where to look for what."""
+
+    rows: Sequence[Row]
+    cores: int
+
+    def places(self, *names: str, least: int = 0) -> Iterator[tuple[str, list[Row]]]:
+        """Where the bound was measured too, by its name: the rows of each."""
+        places = dict.fromkeys(row.job.place for row in self.rows if row.job.contestant == BOUND)
+        for place in places:
+            name = name_of(place.env)
+            if (not names or name in names) and place.num_envs >= least:
+                yield f"{name}, {place.num_envs} envs", at(self.rows, place)
+
+    def one(self, contestant: str, workload: str, num_envs: int) -> Row | None:
+        rows = at(self.rows, Place(WORKLOADS[workload].env, num_envs))
+        return _fastest(rows, [contestant])
+
+
+Read = Callable[[Measured], Iterable[Reading]]
+
+
+def _fastest(rows: Sequence[Row], contestants: Sequence[str]) -> Row | None:
+    return best(rows, lambda row: row.job.contestant in contestants)
+
+
+def _against(where: str, ours: Row | None, theirs: Row | None) -> Iterator[Reading]:
+    if ours is None or theirs is None:
+        return
+    ratio = paired_ratio(ours, theirs)
+    if ratio is not None:
+        yield Reading(f"{where}: {ours.job.label} to {theirs.job.label}", ratio.median)
+
+
+def _auto(*names: str, least: int = 0) -> Read:
+    """The choice that Shoal makes, to the best that others offer."""
+
+    def read(measured: Measured) -> Iterator[Reading]:
+        for where, rows in measured.places(*names, least=least):
+            yield from _against(where, _fastest(rows, ["shoal auto"]), best(rows, is_rival))
+
+    return read
+
+
+def _backend(ours: str, theirs: Sequence[str], *names: str, least: int = 0) -> Read:
+    def read(measured: Measured) -> Iterator[Reading]:
+        for where, rows in measured.places(*names, least=least):
+            yield from _against(where, _fastest(rows, [ours]), _fastest(rows, theirs))
+
+    return read
+
+
+def _pufferlib(measured: Measured) -> Iterator[Reading]:
+    """With the same number of workers."""
+    for where, rows in measured.places("cartpole", least=32):
+        same = [row for row in rows if row.job.num_workers == measured.cores]
+        theirs = _fastest(same, ["pufferlib mp"])
+        yield from _against(where, _fastest(rows, ["shoal process"]), theirs)
+
+
+def _fraction(contestants: Sequence[str], *names: str, per_worker: int = 4) -> Read:
+    """Of the bound, by the best of these, with at least so many environments for each worker."""
+
+    def read(measured: Measured) -> Iterator[Reading]:
+        for where, rows in measured.places(*names, least=per_worker * measured.cores):
+            row = _fastest(rows, contestants)
+            if row is not None and row.fraction is not None:
+                yield Reading(f"{where}: {row.job.label}", row.fraction)
+
+    return read
+
+
+def _infos(measured: Measured) -> Iterator[Reading]:
+    for name, with_infos in INFOS:
+        pair = [measured.one("shoal process", one, 32) for one in (name, with_infos)]
+        yield from _against(f"{name}, 32 envs", *pair)
+
+
+def _growth(measured: Measured) -> Iterator[Reading]:
+    """Steps/s at few environments to those at many is cost at many to cost at few."""
+    for contestant in GROWING:
+        few, many = (measured.one(contestant, "cartpole", num_envs) for num_envs in GROWTH)
+        yield from _against(f"cartpole, {GROWTH[0]} envs and {GROWTH[1]}", few, many)
+
+
+def _pauses(measured: Measured) -> Iterator[Reading]:
+    for row in measured.rows:
+        if row.middle.pause_cpu is not None and row.job.contestant.startswith("shoal"):
+            yield Reading(f"{row.job.num_envs} envs: {row.job.label}", row.middle.pause_cpu)
+
+
+def _starts(measured: Measured) -> Iterator[Reading]:
+    for row in _started(measured, lambda name: name in GROWING):
+        yield Reading(f"{row.job.num_envs} envs: {row.job.label}", row.middle.start_cpu_s or 0.0)
+
+
+def _starts_against(measured: Measured) -> Iterator[Reading]:
+    """To those of rivals that do not fork the caller either."""
+    spawns = _started(measured, lambda name: name.endswith(("spawn", "default")))
+    for ours in _started(measured, lambda name: name in GROWING):
+        for theirs in (row for row in spawns if row.job.place == ours.job.place):
+            where = f"{ours.job.num_envs} envs: {ours.job.label} to {theirs.job.label}"
+            yield Reading(
+                where, (ours.middle.start_cpu_s or 0.0) / (theirs.middle.start_cpu_s or 1.0)
+            )
+
+
+def _started(measured: Measured, matches: Callable[[str], bool]) -> list[Row]:
+    return [
+        row
+        for row in measured.rows
+        if not row.job.duration_s
+        and row.job.num_envs >= 64
+        and row.middle.start_cpu_s
+        and matches(row.job.contestant)
+    ]
+
+
+TARGETS = (
+    Target("auto to the best rival, everywhere", 1.0, 1.1, _auto()),
+    Target(
+        "auto to the best rival, CartPole, 8 envs and more", 1.7, 1.1, _auto("cartpole", least=8)
+    ),
+    Target(
+        "auto to the best rival, pixels, 8 envs and more",
+        2.0,
+        2.0,
+        _auto("pixels-84", "pixels-210", least=8),
+    ),
+    Target(
+        "auto to the best rival, empty steps, 8 envs and more", 2.5, 2.0, _auto("empty", least=8)
+    ),
+    Target(
+        "serial to serial rivals, everywhere", 1.0, 1.0, _backend("shoal serial", SERIAL_RIVALS)
+    ),
+    Target(
+        "serial to serial rivals, empty steps",
+        1.5,
+        1.5,
+        _backend("shoal serial", SERIAL_RIVALS, "empty"),
+    ),
+    Target(
+        "process to Gymnasium Async, SB3 Subproc, Tianshou, TorchRL; CartPole, 32 envs and more",
+        6.0,
+        20.0,
+        _backend("shoal process", PIPE_RIVALS, "cartpole", least=32),
+    ),
+    Target(
+        "process to PufferLib with the same workers; CartPole, 32 envs and more",
+        4.0,
+        1.2,
+        _pufferlib,
+    ),
+    Target("of the bound, lock-step, 50 µs", 0.85, 0.80, _fraction(LOCK_STEP, "work-50us")),
+    Target("of the bound, lock-step, 500 µs", 0.85, 0.75, _fraction(LOCK_STEP, "work-500us")),
+    Target(
+        "of the bound, first-ready, 50 and 500 µs",
+        0.93,
+        0.93,
+        _fraction(["shoal first-ready"], "work-50us", "work-500us"),
+    ),
+    Target(
+        "of the bound, CartPole, hybrid, 16 envs per worker",
+        0.65,
+        0.75,
+        _fraction(["shoal hybrid"], "cartpole", per_worker=16),
+    ),
+    Target(
+        "first-ready to lock-step, exponential 1 ms steps",
+        1.3,
+        1.6,
+        _backend("shoal first-ready", ["shoal process"], "uneven"),
+    ),
+    Target(
+        "auto to the best rival, environments that wait, 32 envs",
+        1.2,
+        1.2,
+        _auto("waiting", least=32),
+    ),
+    Target("without numeric infos to with them", 1.1, 1.1, _infos, at_most=True),
+    Target("cores burnt by each worker while nobody steps", 0.01, 0.01, _pauses, at_most=True),
+    Target("CPU seconds to the first reset of 64 envs", 2.0, 2.0, _starts, at_most=True),
+    Target(
+        "CPU of the start to that of rivals that spawn", 1.0, 1.0, _starts_against, at_most=True
+    ),
+    Target("cost per env at 1024 envs to that at 64", 1.2, 1.2, _growth, at_most=True),
+)
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def markdown(records: Sequence[Record]) -> str:
+    rows = [row for record in records for row in summarise(record.outcomes)]
+    measured = Measured(rows, records[0].machine.cores)
+    judged = [(target, list(target.read(measured))) for target in TARGETS]
+    cells = [_cells(target, readings, measured.cores) for target, readings in judged]
+    headers = ("target", "asked", "worst measured", "", "where")
+    details = [
+        f"- **{target.says}**: " + "; ".join(f"{one.where} {one.value:.3g}" for one in readings)
+        for target, readings in judged
+        if len(readings) > 1
+    ]
+    parts = [
+        f"# Targets, {records[0].begun}",
+        machine_lines(records[0].machine),
+        "Regenerate: " + ", ".join(f"`{record.asked}`" for record in records),
+        as_markdown(headers, cells),
+        "## Every reading",
+        "\n".join(details),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(target: Target, readings: Sequence[Reading], cores: int) -> list[str]:
+    asked = target.asked(cores)
+    says = f"{'≤' if target.at_most else '≥'} {asked:g}"
+    if not readings:
+        return [target.says, says, "–", "not measured", ""]
+    worst = (max if target.at_most else min)(readings, key=lambda one: one.value)
+    return [target.says, says, f"{worst.value:.3g}", verdict(target, worst, asked), worst.where]
+
+
+def verdict(target: Target, worst: Reading, asked: float) -> str:
+    """Met, or by how much not."""
+    is_met = worst.value <= asked if target.at_most else worst.value >= asked
+    return "met" if is_met else f"not met, off by {abs(worst.value - asked) / asked:.0%}"
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parse(arguments)
+    if given.files:
+        records = [Record.from_json(file.read_text()) for file in given.files]
+        print(markdown(records))
+        return 0
+    record = Record.begin(["python", "-m", "benchmarks.targets", *(["--full"] * given.full)])
+    measure(record, groups(given.full, given.seconds), given.repeats)
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / f"targets-{record.stem}.json").write_text(record.to_json())
+    (given.out / f"targets-{record.stem}.md").write_text(markdown([record]))
+    print("\n" + markdown([record]))
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.targets", description=__doc__)
+    add = parser.add_argument
+    add("--full", action="store_true", help="with everyone, at every number of environments")
+    add("--from", dest="files", nargs="+", type=Path, metavar="FILE", help="records to read")
+    add("--repeats", type=int, default=3, help="rounds (default 3)")
+    add("--seconds", type=float, default=0.4, help="of each measurement (default 0.4)")
+    add("--out", type=Path, default=plan.RESULTS, help="folder for JSON and table")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

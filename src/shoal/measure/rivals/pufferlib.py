@@ -1,0 +1,79 @@
+"""PufferLib: serial, and workers that hold several environments each; next-step resets.
+
+What it returns are views of its live buffers, and its spinning takes no heed of cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.measure.session import Contestant, Course, NotPossible, Session, TransitionCount
+
+
+class PufferSession:
+    """Its own interface, close to Gymnasium's."""
+
+    note = ""
+
+    def __init__(self, envs: Any, course: Course) -> None:
+        self._envs = envs
+        self.action_space = envs.single_action_space
+        self._count = TransitionCount(course.num_envs, resets_take_a_call=True)
+
+    def reset(self) -> None:
+        self._count.forget()
+        self._envs.reset(seed=0)
+
+    def prepare(self, actions: Any) -> Any:
+        return actions
+
+    def step(self, prepared: Any) -> int:
+        _, _, terminated, truncated, _ = self._envs.step(prepared)
+        return self._count.of_all(terminated | truncated)
+
+    def close(self) -> None:
+        self._envs.close()
+
+
+def _open(backend: str, course: Course, **more: Any) -> Session:
+    from pufferlib import vector
+    from pufferlib.emulation import GymnasiumPufferEnv
+
+    envs = vector.make(
+        [GymnasiumPufferEnv] * course.num_envs,
+        env_args=[[]] * course.num_envs,
+        env_kwargs=[{"env_creator": factory} for factory in course.factories],
+        backend=getattr(vector, backend),
+        num_envs=course.num_envs,
+        **more,
+    )
+    return PufferSession(envs, course)
+
+
+def _open_serial(course: Course) -> Session:
+    return _open("Serial", course)
+
+
+def _open_mp(course: Course) -> Session:
+    if course.num_workers is None:
+        return _open("Multiprocessing", course)
+    if course.num_envs % course.num_workers:
+        raise NotPossible(f"{course.num_envs} envs do not divide among {course.num_workers}")
+    return _open("Multiprocessing", course, num_workers=course.num_workers)
+
+
+def _workers(num_envs: int, cores: int) -> Sequence[int | None]:
+    """One, as many as cores, and one fewer: its caller needs a core to spin on.
+
+    Its own default is one for each environment, and nobody can have meant that with more of them
+    than cores: where it spins, nothing else gets to run. Tried where they fit.
+    """
+    tried = [one for one in {1, cores - 1, cores} if 1 <= one <= num_envs and num_envs % one == 0]
+    return [*sorted(tried), *([None] if num_envs <= 4 * cores else [])]
+
+
+CONTESTANTS = (
+    Contestant("pufferlib serial", _open_serial, needs="pufferlib"),
+    Contestant("pufferlib mp", _open_mp, needs="pufferlib", workers=_workers),
+)

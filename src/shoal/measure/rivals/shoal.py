@@ -1,0 +1,76 @@
+"""Shoal itself: each backend in lock-step, `auto`, and first-ready batches of half the envs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import shoal
+from shoal.measure.session import (
+    Contestant,
+    Course,
+    NotPossible,
+    Session,
+    TransitionCount,
+    VectorSession,
+)
+
+
+class FirstReady:
+    """Takes whoever is ready and sends them on."""
+
+    def __init__(self, envs: shoal.VectorEnv, note: str) -> None:
+        self._envs, self.note = envs, note
+        self.action_space = envs.single_action_space
+        self._count = TransitionCount.by_mode(envs)
+        self._is_under_way = False
+
+    def reset(self) -> None:
+        self._count.forget()
+        self._envs.reset(seed=0)
+
+    def prepare(self, actions: Any) -> Any:
+        if not isinstance(actions, np.ndarray):
+            raise NotPossible("actions of some environments are picked from arrays only")
+        return actions
+
+    def step(self, prepared: Any) -> int:
+        if not self._is_under_way:
+            self._envs.send(prepared)
+            self._is_under_way = True
+        batch = self._envs.recv()
+        self._envs.send(prepared[batch.env_ids], batch.env_ids)
+        return self._count.of_some(batch.terminations | batch.truncations, batch.env_ids)
+
+    def close(self) -> None:
+        self._envs.close()
+
+
+def _open(backend: str, course: Course) -> Session:
+    envs = _make(backend, course)
+    return VectorSession(envs, _note(envs) if backend == "auto" else "")
+
+
+def _open_first_ready(course: Course) -> Session:
+    envs = _make("process", course, batch_size=max(1, course.num_envs // 2))
+    return FirstReady(envs, "")
+
+
+def _make(backend: str, course: Course, **more: Any) -> shoal.VectorEnv:
+    env = list(course.factories) if course.is_mixed else course.env
+    return shoal.make(env, course.num_envs, backend=backend, num_workers=course.num_workers, **more)
+
+
+def _note(envs: shoal.VectorEnv) -> str:
+    stats = envs.stats()
+    return f"{stats['backend']}, {stats['num_workers']} workers"
+
+
+BACKENDS = ("auto", "serial", "thread", "process", "hybrid")
+
+CONTESTANTS = (
+    *(Contestant(f"shoal {name}", partial(_open, name), family="shoal") for name in BACKENDS),
+    Contestant("shoal first-ready", _open_first_ready, family="shoal"),
+)

@@ -1,0 +1,159 @@
+"""Do the benchmarks step what they say, and do reports say what the records hold?"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import plan, plots, report, run, targets
+from benchmarks.workloads import WORKLOADS, Workload
+from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record
+from shoal.testing import check_env
+
+MACHINE = Machine("A CPU", 2, 2, 4.0, "Linux", "CPython 3.11", {"numpy": "2"}, 0.5)
+
+
+def record(*outcomes: Outcome) -> Record:
+    return Record(MACHINE, "2026-01-02 03:04 UTC", "some command", list(outcomes))
+
+
+def outcome(
+    contestant: str, rate: float | None, workload: str = "cartpole", num_envs: int = 8, **more: Any
+) -> Outcome:
+    job = Job(contestant, WORKLOADS[workload].env, num_envs, more.pop("num_workers", None))
+    return Outcome(job, more.pop("round", 0), Figures(steps_per_s=rate, **more))
+
+
+# --- workloads ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=lambda workload: workload.name)
+def test_a_workload_keeps_the_contract_and_is_picklable(workload: Workload) -> None:
+    if workload.name == "halfcheetah":
+        pytest.importorskip("mujoco")
+    course = Course.named(workload.env, 33)
+    for factory in course.factories[:2]:
+        rebuilt = pickle.loads(pickle.dumps(factory))  # rivals know no other way
+        report = check_env(rebuilt, episodes=1, steps=5)
+        assert report.ok, report
+
+
+def test_one_environment_in_32_is_slow() -> None:
+    factories = Course.named(WORKLOADS["one-slow"].env, 64).factories
+    slow = [number for number, factory in enumerate(factories) if factory is factories[0]]
+    assert slow == [0, 32]
+
+
+def test_episodes_end_and_numeric_infos_are_there() -> None:
+    env = Course.named(WORKLOADS["infos"].env, 1).factories[0]()
+    env.reset(seed=0)
+    ends = [env.step(0) for _ in range(1000)]
+    assert [truncated for _, _, _, truncated, _ in ends].index(True) == 999
+    assert len(ends[0][4]) == 5
+
+
+# --- plans --------------------------------------------------------------------------------------
+
+
+def test_everyone_meets_the_bound() -> None:
+    jobs = list(plan.jobs_at(WORKLOADS["empty"], 8, plan.FIELD, 0.1))
+    assert jobs[0].contestant == BOUND
+    assert {job.place for job in jobs} == {jobs[0].place}
+    assert "envpool" not in {job.contestant for job in jobs}, "native environments only"
+
+
+def test_environments_that_wait_are_bounded_by_processes_not_cores() -> None:
+    first = next(plan.jobs_at(WORKLOADS["waiting"], 32, [], 0.1))
+    assert first.num_workers == 32
+
+
+def test_every_target_has_what_it_reads() -> None:
+    jobs = {job for group in targets.groups(False, 0.1) for job in group}
+    outcomes = [Outcome(job, 0, Figures(1.0, start_cpu_s=1.0, pause_cpu=0.0)) for job in jobs]
+    measured = targets.Measured(targets.summarise(outcomes), plan.usable_cores())
+    for target in targets.TARGETS:
+        assert list(target.read(measured)), target.says
+
+
+# --- reports ------------------------------------------------------------------------------------
+
+RECORD = record(
+    outcome(BOUND, 1000.0, num_workers=2),
+    outcome("shoal auto", 500.0, p50_s=0.002, p99_s=0.004, note="hybrid, 2 workers"),
+    outcome("gymnasium sync", 250.0, cpu_s_per_million=3.0, total_mb=40.0, descriptors=0),
+    outcome("shoal process", 100.0, workload="pauses", pause_cpu=0.005, wake_s=0.001),
+    Outcome(Job("torchrl parallel", WORKLOADS["cartpole"].env, 8), 0, None, "not installed"),
+    Outcome(
+        Job("shoal process", WORKLOADS["cartpole"].env, 64, duration_s=0.0),
+        0,
+        Figures(start_s=0.5, start_cpu_s=0.75),
+    ),
+)
+
+
+def test_a_report_says_what_the_record_holds() -> None:
+    text = report.markdown(Record.from_json(RECORD.to_json()), ["picture.svg"])
+    for part in (
+        "# Benchmark, 2026-01-02 03:04 UTC",
+        "A CPU, 2 usable cores of 2",
+        "Regenerate: `some command`",
+        "## cartpole: Gymnasium's CartPole-v1",
+        "| shoal auto (hybrid, 2 workers) | 500 | 500 to 500 | 2.00× | 0.50 | – | 2 ms | 4 ms |",
+        "Not measured: torchrl parallel: not installed.",
+        "| shoal process | 8 | 0.50% | 1 ms |",
+        "| shoal process | 64 | 500 ms | 750 ms |",
+        "![picture](picture.svg)",
+    ):
+        assert part in text, part
+
+
+def test_pictures_are_drawn_where_there_is_more_than_one_number_of_environments(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("matplotlib")
+    more = [outcome(BOUND, 2000.0, num_envs=64), outcome("shoal auto", 900.0, num_envs=64)]
+    drawn = plots.draw(record(*RECORD.outcomes, *more), tmp_path)
+    assert drawn == ["a-cpu-2cores-2026-01-02-cartpole.svg"]
+    assert (tmp_path / drawn[0]).read_text().startswith("<?xml")
+
+
+def test_targets_are_met_or_missed_by_so_much() -> None:
+    text = targets.markdown([RECORD])
+    assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met |" in text
+    assert "| CPU seconds to the first reset of 64 envs | ≤ 2 | 0.75 | met |" in text
+    assert (
+        "| auto to the best rival, empty steps, 8 envs and more | ≥ 2.5 | – | not measured |"
+        in text
+    )
+
+
+def test_the_worst_reading_counts() -> None:
+    worse = [outcome(BOUND, 9.0, "empty"), outcome("shoal auto", 1.0, "empty")]
+    text = targets.markdown([record(*RECORD.outcomes, *worse, outcome("sb3 dummy", 2.0, "empty"))])
+    assert "| auto to the best rival, everywhere | ≥ 1 | 0.5 | not met, off by 50% |" in text
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_a_record_and_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--workloads", "empty", "--env-counts", "2", "--repeats", "1", "--no-starts"]
+    more = ["--seconds", "0.02", "--contestants", "shoal serial", "envpool", "--out", str(tmp_path)]
+    assert run.main([*arguments, *more]) == 0
+    assert "shoal serial" in capsys.readouterr().out
+    (file,) = tmp_path.glob("*.json")
+    kept = Record.from_json(file.read_text())
+    assert [one.job.contestant for one in kept.outcomes] == [BOUND, "shoal serial"]
+    assert file.with_suffix(".md").exists()
+    assert str(tmp_path) not in file.read_text()
+
+
+def test_unknown_names_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["--workloads", "cartpol"])
+    assert "Did you mean 'cartpole'?" in capsys.readouterr().err

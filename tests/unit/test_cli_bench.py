@@ -1,0 +1,92 @@
+"""`shoal bench`, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shoal.cli import main
+from shoal.measure import BOUND, Figures, Job, Outcome, summarise
+from shoal.measure.bench import OURS, conclude, installed_rivals, plan
+
+TINY = ["--n-envs", "2", "--seconds", "0.02", "--repeats", "1"]
+
+
+def test_it_ends_in_one_line_that_says_what_to_use(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "figures.json"
+    assert main(["bench", *TINY, "--json", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "CartPole-v1, 2 environments"
+    for name in ("bound", *OURS):
+        assert any(line.startswith(name) for line in lines), name
+    assert lines[-1].startswith('Use shoal.make("CartPole-v1", num_envs=2')
+    outcomes = [Outcome.from_dict(one) for one in json.loads(file.read_text())["outcomes"]]
+    assert {one.job.contestant for one in outcomes} == {BOUND, *OURS}
+
+
+def test_an_environment_of_the_working_folder_is_found_and_its_failure_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here_only.py").write_text("def make():\n    raise OSError('no such simulator')\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "here_only:make", *TINY]) == 1
+    out = capsys.readouterr().out
+    assert "not measured: shoal serial" in out
+    assert "no such simulator" in out
+    assert out.endswith("Nothing could be measured.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["CartPol-v1"], "Did you mean 'CartPole-v1'?"),
+        (["--n-envs", "0"], "--n-envs must be at least 1, got 0."),
+        (["--repeats", "0"], "--repeats must be at least 1, got 0."),
+        (["--seconds", "0"], "--seconds must be above zero, got 0."),
+        (["--json", "no/such/folder/f.json"], "--json: there is no folder"),
+    ],
+)
+def test_wrong_input_is_explained_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert main(["bench", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_rivals_are_those_that_are_installed() -> None:
+    names = installed_rivals()
+    assert names[:2] == ["gymnasium sync", "gymnasium async"]
+    assert not any(name.endswith(("spawn", "default")) for name in names)
+    jobs = list(plan("CartPole-v1", 8, names, 0.1))
+    assert jobs[0].contestant == BOUND
+    assert {job.contestant for job in jobs} == {BOUND, *OURS, *names}
+
+
+def rows(**rates: float):
+    names = {
+        "auto": "shoal auto",
+        "serial": "shoal serial",
+        "hybrid": "shoal hybrid",
+        "sync": "gymnasium sync",
+    }
+    return summarise(
+        Outcome(Job(names[name], "CartPole-v1", 8), 0, Figures(steps_per_s=rate))
+        for name, rate in rates.items()
+    )
+
+
+def test_the_fastest_is_recommended_and_the_simplest_where_it_is_as_good() -> None:
+    assert 'backend="hybrid"' in conclude(rows(serial=100.0, hybrid=200.0))
+    assert 'backend="serial"' in conclude(rows(serial=100.0, hybrid=101.0))
+    assert "num_envs=8):" in conclude(rows(auto=100.0, serial=102.0, hybrid=101.0))
+
+
+def test_a_faster_rival_is_not_kept_quiet() -> None:
+    assert "gymnasium sync is faster here, by 2.00 times" in conclude(rows(serial=1.0, sync=2.0))
+    assert "4.00 times gymnasium sync, the best rival" in conclude(rows(serial=4.0, sync=1.0))
