@@ -9,9 +9,11 @@ ARGS ?=
 
 BIN := .venv/bin
 READY := .venv/.ready
-# Shoal and its rivals, for the benchmarks: those that agree with each other in .venv-bench.
+# Shoal with the rivals of the quick benchmark; for the full one the others join them (2 GB).
 BENCH := .venv-bench/bin
 BENCH_READY := .venv-bench/.ready
+BENCH_ALL := .venv-bench/.all
+BENCH_PIP = $(BENCH)/python -m pip install -qq --no-input --disable-pip-version-check -c benchmarks/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -55,7 +57,7 @@ gym-tests: $(READY) ## Gymnasium's own vector tests on the drop-ins: GYMNASIUM=<
 bench: $(BENCH_READY) ## Shoal and its rivals on the same workloads, with a report; some minutes
 	@$(BENCH)/python -m benchmarks.run $(ARGS)
 
-bench-full: $(BENCH_READY) ## the same with every workload and everyone; hours
+bench-full: $(BENCH_ALL) ## the same with every workload and everyone; hours
 	@$(BENCH)/python -m benchmarks.run --full $(ARGS)
 
 targets: $(BENCH_READY) ## the project's targets for speed, one by one
@@ -74,4 +76,15 @@ $(READY): pyproject.toml constraints.txt
 	@echo "installing into .venv (about a minute, once)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+$(BENCH_READY): pyproject.toml benchmarks/constraints.txt
+	@echo "installing Shoal and its rivals into .venv-bench (a minute or two, once)"
+	@$(PYTHON) -m venv .venv-bench
+	@$(BENCH_PIP) -e . torch "gymnasium[mujoco]" stable-baselines3 pufferlib-core matplotlib
+	@touch $@
+
+$(BENCH_ALL): $(BENCH_READY)
+	@echo "installing the other rivals as well"
+	@$(BENCH_PIP) torch tianshou torchrl envpool
 	@touch $@

@@ -13,7 +13,7 @@ from benchmarks.plan import name_of
 from benchmarks.workloads import WORKLOADS
 from shoal.measure import BOUND, Machine, Record, Row, summarise
 from shoal.measure.job import Place
-from shoal.measure.summary import at
+from shoal.measure.summary import at, disturbance
 from shoal.measure.table import HEADERS, NONE, as_markdown, body, count, ratio, seconds, skips
 
 NOTES = """\
@@ -31,6 +31,7 @@ def markdown(record: Record, plots: Sequence[str] = ()) -> str:
     parts = [
         f"# Benchmark, {record.begun}",
         machine_lines(record.machine),
+        disturbance(record.outcomes),
         f"Regenerate: `{record.asked}`",
         NOTES,
         *(_workload(name, stepped) for name in _names(stepped)),

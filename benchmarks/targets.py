@@ -20,7 +20,7 @@ from benchmarks.workloads import WORKLOADS
 from shoal.engine.machine import usable_cores
 from shoal.measure import BOUND, Job, Record, Row, best, paired_ratio, summarise
 from shoal.measure.job import Place
-from shoal.measure.summary import at
+from shoal.measure.summary import at, disturbance
 from shoal.measure.table import as_markdown, is_rival
 
 SMALL_CORES = 4
@@ -310,6 +310,7 @@ def markdown(records: Sequence[Record]) -> str:
     parts = [
         f"# Targets, {records[0].begun}",
         machine_lines(records[0].machine),
+        *(filter(None, (disturbance(record.outcomes) for record in records))),
         "Regenerate: " + ", ".join(f"`{record.asked}`" for record in records),
         as_markdown(headers, cells),
         "## Every reading",

@@ -50,6 +50,18 @@ class Stepped(gymnasium.Env[Any, Any]):
         return self._observation, 0.0, False, self._left <= 0, self._info.copy()
 
 
+class SteppedDict(Stepped):
+    """Returns a new dict of the same arrays each time, as such environments do."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = super().reset(seed=seed, options=options)
+        return {**observation}, info
+
+    def step(self, action: Any) -> Result:
+        observation, *rest = super().step(action)
+        return ({**observation}, *rest)  # type: ignore[return-value]
+
+
 def _zeros(space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Dict):
         return {name: _zeros(inner) for name, inner in space.items()}
@@ -127,7 +139,7 @@ def pixels_210() -> Any:
 
 
 def dict_observation() -> Any:
-    return Stepped(
+    return SteppedDict(
         spaces.Dict(
             {
                 "image": spaces.Box(0, 255, (16, 16, 3), np.uint8),

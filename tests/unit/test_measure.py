@@ -40,6 +40,7 @@ from shoal.measure import (
 )
 from shoal.measure.contest import Where
 from shoal.measure.rivals import FILES, contestants, find
+from shoal.measure.summary import disturbance
 from shoal.measure.table import as_markdown, as_text, body, seconds, skips
 from shoal.measure.timing import NUM_SAMPLES, percentiles
 
@@ -451,6 +452,15 @@ def test_ratios_are_taken_round_by_round() -> None:
     ratio = paired_ratio(rows["shoal process"], rows["gymnasium sync"])
     assert ratio == Spread(2.0, 2.0, 3.0)
     assert paired_ratio(rows["shoal process"], rows["sb3 dummy"]) is None
+
+
+def test_other_work_on_the_machine_is_told_where_it_disturbs() -> None:
+    job = Job("shoal process", "CartPole-v1", 8)
+    shares = [0.0, 0.1, 1.5, 1.7]
+    outcomes = [Outcome(job, 0, Figures(1.0, others_cpu=share)) for share in shares]
+    assert disturbance(outcomes[:2]) == ""
+    assert "in 2 of 4 measurements (1.6 cores in the middle)" in disturbance(outcomes)
+    assert disturbance([]) == ""
 
 
 def test_the_best_is_the_fastest_that_was_measured() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from shoal.errors import ConfigError
 from shoal.measure import Outcome, Record, contest, summarise
 from shoal.measure.bench import conclude, describe, installed_rivals, plan
+from shoal.measure.summary import disturbance
 from shoal.vector.checks import as_count
 from shoal.vector.source import resolve
 
@@ -52,6 +53,8 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         given.json.write_text(record.to_json())
     rows = summarise(record.outcomes)
+    if warning := disturbance(record.outcomes):
+        print(warning, file=sys.stderr)
     print(conclude(rows))
     return 0 if any(row.rates for row in rows) else 1
 

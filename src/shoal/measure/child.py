@@ -85,6 +85,7 @@ def _step(session: Session, job: Job, figures: Figures) -> Figures:
         cpu_s_per_million=None if cpu_s is None else cpu_s / max(timing.steps, 1) * 1e6,
         p50_s=timing.p50_s,
         p99_s=timing.p99_s,
+        others_cpu=timing.others_cpu,
     )
     if not job.pause_s:
         return figures

@@ -82,6 +82,8 @@ class Figures:
     """Cores that each worker burns while nobody steps."""
     wake_s: float | None = None
     """The first call after a pause."""
+    others_cpu: float | None = None
+    """Cores that other programs kept busy meanwhile: what disturbed the measurement."""
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:

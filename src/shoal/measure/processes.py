@@ -42,6 +42,15 @@ def cpu_s(pids: Iterable[int]) -> float | None:
     return sum(_cpu_of_s(pid) for pid in pids)
 
 
+def busy_s() -> float | None:
+    """Processor time that the whole machine has spent at work since it was started."""
+    lines = _lines("/proc/stat")
+    if not lines:
+        return None
+    user, nice, system, _, _, *interrupts = map(int, lines[0].split()[1:9])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
 def memory_mb(pid: int) -> float | None:
     """Memory of a process, what it shares divided among those who share it (PSS); else RSS."""
     for file, key in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):

@@ -9,6 +9,9 @@ from dataclasses import dataclass, fields
 from shoal.measure.contest import Outcome
 from shoal.measure.job import BOUND, Figures, Job, Place
 
+_DISTURBED_CPU = 0.2
+_TOLERATED = 0.05
+"""So many measurements may be disturbed before it is worth telling."""
 _NUMBERS = [field.name for field in fields(Figures) if field.name != "note"]
 
 
@@ -75,6 +78,20 @@ def paired_ratio(ours: Row, theirs: Row) -> Spread | None:
     rounds = ours.rates.keys() & theirs.rates.keys()
     ratios = [ours.rates[number] / theirs.rates[number] for number in rounds]
     return Spread.of(ratios) if ratios else None
+
+
+def disturbance(outcomes: Iterable[Outcome]) -> str:
+    """A sentence about what else ran on the machine; empty if nothing worth telling did."""
+    shares = [one.figures.others_cpu for one in outcomes if one.figures]
+    known = [share for share in shares if share is not None]
+    disturbed = [share for share in known if share > _DISTURBED_CPU]
+    if len(disturbed) <= len(known) * _TOLERATED:
+        return ""
+    return (
+        f"Other programs used more than {_DISTURBED_CPU:g} of a core in {len(disturbed)} of "
+        f"{len(known)} measurements ({statistics.median(disturbed):.1f} cores in the middle): "
+        "figures are too low, and ratios uncertain."
+    )
 
 
 def _row(job: Job, outcomes: Sequence[Outcome]) -> Row:

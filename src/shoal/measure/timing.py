@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from shoal.measure.processes import cpu_s, descendants
+from shoal.measure.processes import busy_s, cpu_s, descendants
 from shoal.measure.session import Session
 
 NUM_SAMPLES = 64
@@ -34,6 +34,8 @@ class Timing:
     """A call, as half of them took at most ..."""
     p99_s: float
     """... and all but one in a hundred."""
+    others_cpu: float | None = None
+    """Cores that other programs kept busy meanwhile."""
 
     @property
     def steps_per_s(self) -> float:
@@ -64,7 +66,7 @@ def time_steps(
     prepared = itertools.cycle(actions)
     _warm_up(session, prepared, warmup_s)
     step, clock, latencies, steps = session.step, time.perf_counter, [], 0
-    below_s, own_s = cpu_s(descendants()), time.process_time()
+    below_s, busy_before_s, own_s = cpu_s(descendants()), busy_s(), time.process_time()
     begun = before = clock()
     until = begun + duration_s
     while before < until:
@@ -72,9 +74,19 @@ def time_steps(
         now = clock()
         latencies.append(now - before)
         before = now
-    own_s = time.process_time() - own_s
-    taken_s = _plus(_minus(cpu_s(descendants()), below_s), own_s)
-    return Timing(steps, len(latencies), before - begun, taken_s, *percentiles(latencies))
+    own_s, others_s = time.process_time() - own_s, _minus(busy_s(), busy_before_s)
+    below_s = _minus(cpu_s(descendants()), below_s)
+    taken_s = None if below_s is None else own_s + below_s
+    others_s = _minus(others_s, taken_s)
+    wall_s = before - begun
+    return Timing(
+        steps,
+        len(latencies),
+        wall_s,
+        taken_s,
+        *percentiles(latencies),
+        others_cpu=None if others_s is None else max(0.0, others_s / wall_s),
+    )
 
 
 def time_pauses(
@@ -113,7 +125,3 @@ def _warm_up(session: Session, prepared: Iterator[Any], warmup_s: float) -> None
 
 def _minus(after: float | None, before: float | None) -> float | None:
     return None if after is None or before is None else after - before
-
-
-def _plus(one: float | None, other: float) -> float | None:
-    return None if one is None else one + other

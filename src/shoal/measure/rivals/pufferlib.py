@@ -56,21 +56,19 @@ def _open_serial(course: Course) -> Session:
 
 
 def _open_mp(course: Course) -> Session:
-    if course.num_workers is None:
-        return _open("Multiprocessing", course)
-    if course.num_envs % course.num_workers:
-        raise NotPossible(f"{course.num_envs} envs do not divide among {course.num_workers}")
-    return _open("Multiprocessing", course, num_workers=course.num_workers)
+    num_workers = course.num_workers or course.num_envs
+    if course.num_envs % num_workers:
+        raise NotPossible(f"{course.num_envs} envs do not divide among {num_workers} workers")
+    # It counts cores without hyper-threads, and refuses more workers unless told so.
+    return _open("Multiprocessing", course, num_workers=num_workers, overwork=True)
 
 
-def _workers(num_envs: int, cores: int) -> Sequence[int | None]:
-    """One, as many as cores, and one fewer: its caller needs a core to spin on.
+def _workers(num_envs: int, cores: int) -> Sequence[int]:
+    """One, as many as cores, and one fewer, since its caller spins on a core of its own.
 
-    Its own default is one for each environment, and nobody can have meant that with more of them
-    than cores: where it spins, nothing else gets to run. Tried where they fit.
+    Its default, one for each environment, is what it refuses itself where cores are fewer.
     """
-    tried = [one for one in {1, cores - 1, cores} if 1 <= one <= num_envs and num_envs % one == 0]
-    return [*sorted(tried), *([None] if num_envs <= 4 * cores else [])]
+    return [one for one in sorted({1, cores - 1, cores}) if one and num_envs % one == 0]
 
 
 CONTESTANTS = (
