@@ -36,9 +36,10 @@ COSTS = {
     "process": Cost(batch_s=45e-6, worker_s=3.6e-6, env_s=2.0e-6),
     "process, a core to spare": Cost(batch_s=18e-6, worker_s=2.1e-6, env_s=1.5e-6),
 }
-"""Measured by `python -m benchmarks.costs`, which prints this table for the machine it runs on: on
-2 cores what a batch and an environment cost, on 16 what a worker adds. To be measured again when
-the engine changes; only ratios matter, so another processor hardly does."""
+"""Provisional. `python -m benchmarks.costs` prints this table for the machine it runs on. So far:
+serial and process are its fit on a busy machine of 2 cores (within 5 %); hybrid and a core to spare
+did not fit there (within 73 % and 45 %), and `worker_s` was set by hand so that the model meets a
+few times of batches taken on 16 cores. To be fitted again on quiet machines."""
 
 ISOLATION_WORTH = 1.10
 """How much slower processes may be before their isolation is given up for speed."""
