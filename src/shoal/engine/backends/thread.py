@@ -123,7 +123,10 @@ class ThreadWorker:
         self.put(Step(slot))
 
     def end_step(self) -> bool | None:
-        if self._error is not None or not self._has_answered(_MOMENT_S) or self._reply is not None:
+        if self._error is not None or not self._has_answered(_MOMENT_S):
+            return None
+        if self._reply is not None:
+            self._done.set()  # for `wait`, to which it is left
             return None
         self._num_taken = self._num_asked
         return self._share.has_ended

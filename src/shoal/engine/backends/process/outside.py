@@ -348,6 +348,7 @@ class ProcessWorker:
             return None
         number, said = self._words[COMMAND] >> 3, self._words[ANSWER]
         if said >> 2 != number or said & HAS_REPLY:
+            self._done.release()  # for `wait`, to which it is left
             return None
         self._reply, self._taken = None, number
         return (said & HAS_ENDED) != 0
