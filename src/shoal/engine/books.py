@@ -45,6 +45,9 @@ class Books:
         self.resets_next: set[int] = set()
         """Whose next step resets, whatever its action."""
         self._rewards = list(rows.rewards)
+        self._left: tuple[int, bool] | None = None
+        """The slot of a step that is only half written down, and whether an episode ended in it."""
+        self._is_half_done = False
 
     def resized(self, plan: PoolPlan, rows: Rows) -> Books:
         """The same books for another number of environments."""
@@ -81,10 +84,7 @@ class Books:
                 self._record_wish(command, failed)
         if stepped:
             everyone = len(stepped) == self.num_envs and not landed[0][1].sent
-            if everyone and not objects:
-                self.record_all(True, witness)
-            else:
-                self._record_step(None if everyone else stepped, objects, witness)
+            self._record_step(None if everyone else stepped, objects, witness)
 
     def record_again(self, landed: Sequence[tuple[Seat, Flight]]) -> None:
         """As `record`, after one that was broken off somewhere in its middle.
@@ -147,23 +147,45 @@ class Books:
         witness.was_reset(done)
 
     def record_all(self, any_ended: bool, witness: Witness) -> None:
-        """All environments have taken the step whose actions are in the rows."""
-        if any_ended or self.resets_next:
-            self._record_step(None, {}, witness)
+        """All environments have taken the step whose actions are in the rows.
+
+        What can wait is done by `catch_up`, while workers are at the next step.
+        """
+        self.slots.turn_all()
+        self.journal.add(None)
+        self._left = self.slots.common, any_ended
+        if any_ended and self.mode is AutoresetMode.SAME_STEP:
+            self.catch_up(witness)  # the next step may note other states of generators
+
+    def catch_up(self, witness: Witness) -> None:
+        """Do what was left to do about the latest step of all."""
+        if self._left is None:
+            return
+        slot, any_ended = self._left
+        if self._is_half_done:  # Ctrl-C
+            self._record_step_again(range(self.num_envs), slot)
         else:
-            self.slots.turn_all()
-            self.journal.add(None, self._rewards[self.slots.common])
+            self._is_half_done = True
+            self.journal.add_rewards(None, self._rewards[slot])
+            if any_ended or self.resets_next:
+                self._record_ends(None, slot, witness)
+        self._left, self._is_half_done = None, False
 
     def _record_step(
         self, env_ids: Sequence[int] | None, objects: dict[int, Any], witness: Witness
     ) -> None:
-        journal, rows, resets_next = self.journal, self.rows, self.resets_next
         slots, ids = self.slots.turned(env_ids), slice(None) if env_ids is None else env_ids
-        ended = rows.ended(slots, env_ids)
-        begun = [i for i in env_ids if i in resets_next] if env_ids else list(resets_next)
         if objects:
-            journal.add_objects(objects)
-        journal.add(env_ids, rows.rewards[slots, ids])
+            self.journal.add_objects(objects)
+        self.journal.add(env_ids)
+        self.journal.add_rewards(env_ids, self.rows.rewards[slots, ids])
+        self._record_ends(env_ids, slots, witness)
+
+    def _record_ends(self, env_ids: Sequence[int] | None, slots: Any, witness: Witness) -> None:
+        """Which episodes have ended, and which have begun, in the step that was added last."""
+        journal, resets_next = self.journal, self.resets_next
+        ended = self.rows.ended(slots, env_ids)
+        begun = [i for i in env_ids if i in resets_next] if env_ids else list(resets_next)
         if ended:
             self.reader.tally.add(journal.ended(ended))
         if begun:

@@ -21,7 +21,6 @@ from shoal.seeding import Seed, env_seed
 
 _FIRST_CAPACITY = 64
 _AS_IT_LIKES = ResetArgs()
-_add = np.add
 
 
 @dataclass(slots=True)
@@ -97,32 +96,33 @@ class Journal:
 
     # --- recording --------------------------------------------------------------------------
 
-    def add(self, env_ids: Sequence[int] | None, rewards: Array) -> None:
+    def add(self, env_ids: Sequence[int] | None) -> None:
         """Environments (None: all) have taken the step whose actions are in the rows."""
-        if env_ids is not None or self._times is not None:
-            self._add_some(range(len(self.entries)) if env_ids is None else env_ids, rewards)
-            return
-        time = self._time
         if not self._room:
             self._make_room()
         self._room -= 1
-        _add(self._returns, rewards, self._returns)
-        for ring, actions in self._recorded:
-            ring[time % self._capacity] = actions
-        self._time = time + 1
+        if env_ids is None and self._times is None:
+            at, self._time = self._time % self._capacity, self._time + 1
+            for ring, actions in self._recorded:
+                ring[at] = actions
+        else:
+            self._add_some(range(len(self.entries)) if env_ids is None else env_ids)
 
-    def _add_some(self, env_ids: Sequence[int], rewards: Array) -> None:
+    def _add_some(self, env_ids: Sequence[int]) -> None:
         ids = np.asarray(env_ids)
-        self._returns[ids] += rewards
         if self._times is None:
             self._times = np.full(len(self.entries), self._time)
-        if not self._room:
-            self._make_room()
-        self._room -= 1
         at = self._times[ids] % self._capacity
         for ring, actions in self._recorded:
             ring[at, ids] = actions[ids]
         self._times[ids] += 1
+
+    def add_rewards(self, env_ids: Sequence[int] | None, rewards: Array) -> None:
+        """What the step that was added last has brought them."""
+        if env_ids is None:
+            np.add(self._returns, rewards, self._returns)
+        else:
+            self._returns[env_ids] += rewards
 
     def add_objects(self, objects: Mapping[int, Any]) -> None:
         """Parts of actions that have no row, of a step that is about to be added."""

@@ -46,7 +46,7 @@ from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
 from shoal.engine.recycle import recycle
 from shoal.engine.resize import put_in_order, rearrange, resize
-from shoal.engine.results import Results
+from shoal.engine.results import Results, Tally
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.supervisor import Supervisor
@@ -252,6 +252,7 @@ class Pool:
         try:
             for worker in workers:
                 worker.put_step(slot)
+            books.catch_up(self.supervisor)  # with the step before
             for worker in workers:
                 has_ended = worker.end_step()
                 if has_ended is None:
@@ -477,6 +478,7 @@ class Pool:
 
     def _settle(self) -> None:
         """Take, and forget, the answers to a call that was interrupted before it was finished."""
+        self.books.catch_up(self.supervisor)
         if self._started():
             self._land_started()
             self._forget()
@@ -848,6 +850,15 @@ class Pool:
         """The share of its life that each worker has spent executing commands."""
         alive_ns = (time.perf_counter() - self.opened) * 1e9
         return [(seat.spent_ns + seat.worker.busy_ns()) / alive_ns for seat in self.seats]
+
+    def tally(self) -> Tally:
+        """What was counted up to the latest step; while another thread steps, to the one before."""
+        if self._busy.acquire(False):
+            try:
+                self.books.catch_up(self.supervisor)
+            finally:
+                self._busy.release()
+        return self.books.reader.tally
 
     @property
     def closed(self) -> bool:

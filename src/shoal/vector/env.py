@@ -279,7 +279,7 @@ def check_reset_mask(mask: Any, num_envs: int) -> Array:
 
 def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
     """The entries of `stats()`."""
-    alive_s, tally = time.perf_counter() - pool.opened, pool.books.reader.tally
+    alive_s, tally = time.perf_counter() - pool.opened, pool.tally()
     busy = pool.busy_fractions()
     shares = Shares(
         waiting=pool.wait_s / alive_s,

@@ -108,7 +108,8 @@ class ThreadWorker:
 
     def _has_answered(self, timeout_s: float | None) -> bool:
         if self._num_answered == self._num_asked:
-            self._done.wait(_ON_THE_WAY_S)
+            if self._num_taken != self._num_asked:
+                self._done.wait(_ON_THE_WAY_S)
             return True
         while self._done.wait(timeout_s):
             if self._num_answered == self._num_asked or self._error is not None:

@@ -261,7 +261,8 @@ class ProcessWorker:
     def wait(self, timeout_s: float | None = None) -> bool:
         done = self._done
         if self._has_answered():
-            done.acquire(True, PARK_S)  # its signal is on the way, unless it has gone already
+            if self._taken != number_asked(self._words):
+                done.acquire(True, PARK_S)  # its signal is on the way, unless it has gone already
             return True
         if timeout_s == 0.0:
             return self._check()
