@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.plan import name_of
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Machine, Record, Row, summarise
+from shoal.measure import BOUND, Machine, Outcome, Record, Row, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
 from shoal.measure.table import HEADERS, NONE, as_markdown, body, count, ratio, seconds, skips
@@ -34,7 +34,7 @@ def markdown(record: Record, plots: Sequence[str] = ()) -> str:
         disturbance(record.outcomes),
         f"Regenerate: `{record.asked}`",
         NOTES,
-        *(_workload(name, stepped) for name in _names(stepped)),
+        *(_workload(name, stepped, record.outcomes) for name in _names(stepped)),
         _pauses(stepped),
         _starts(row for row in rows if not row.job.duration_s),
         _footprints(stepped),
@@ -56,19 +56,23 @@ def _names(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(row.job.env for row in rows))
 
 
-def _workload(env: str, rows: Sequence[Row]) -> str:
+def _workload(env: str, rows: Sequence[Row], outcomes: Sequence[Outcome]) -> str:
     known = [workload for workload in WORKLOADS.values() if workload.env == env]
     title = f"## {known[0].name}: {known[0].says}" if known else f"## {env}"
     counts = dict.fromkeys(row.job.num_envs for row in rows if row.job.env == env)
-    return "\n\n".join([title, *(_place(at(rows, Place(env, one)), one) for one in counts)])
+    places = [Place(env, num_envs) for num_envs in counts]
+    return "\n\n".join([title, *(_place(place, at(rows, place), outcomes) for place in places)])
 
 
-def _place(rows: Sequence[Row], num_envs: int) -> str:
-    lines = [f"### {num_envs} environments", as_markdown(HEADERS, body(rows))]
+def _place(place: Place, rows: Sequence[Row], outcomes: Sequence[Outcome]) -> str:
     left_out = skips(rows)
-    if left_out:
-        lines.append("Not measured: " + "; ".join(left_out) + ".")
-    return "\n\n".join(lines)
+    lines = [
+        f"### {place.num_envs} environments",
+        as_markdown(HEADERS, body(rows)),
+        "Not measured: " + "; ".join(left_out) + "." if left_out else "",
+        disturbance(one for one in outcomes if one.job.place == place),
+    ]
+    return "\n\n".join(filter(None, lines))
 
 
 def _pauses(rows: Iterable[Row]) -> str:

@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--no-starts", action="store_true", help="leave start-up times out")
     add("--out", type=Path, default=plan.RESULTS, help="folder for JSON, report and plots")
     given = parser.parse_args(arguments)
-    given.asked = _without_folder(sys.argv[1:] if arguments is None else arguments)
+    given.asked = without_folder(sys.argv[1:] if arguments is None else arguments)
     full = given.full
     given.workloads = given.workloads or list(WORKLOADS if full else QUICK_WORKLOADS)
     given.env_counts = given.env_counts or list(plan.ENV_COUNTS if full else QUICK_COUNTS)
@@ -101,7 +101,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return given
 
 
-def _without_folder(arguments: Sequence[str]) -> list[str]:
+def without_folder(arguments: Sequence[str]) -> list[str]:
     """What a record says of how it was made: where it was put is nobody's business."""
     rest = list(arguments)
     while "--out" in rest:

@@ -1,7 +1,8 @@
 """The targets, one by one: what was asked, what was measured, and by how much it was missed.
 
-`python -m benchmarks.targets` measures what the table needs and prints it (`--full`: with everyone,
-at every number of environments); `--from FILE...` reads records instead. It reports, never asserts.
+`python -m benchmarks.targets` measures what the table needs (20 minutes; `--full`: with everyone
+at every number of environments, hours) and prints it; `--from FILE...` reads records instead.
+It reports, and never asserts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from benchmarks import plan
 from benchmarks.plan import jobs_at, name_of
 from benchmarks.report import machine_lines
-from benchmarks.run import measure
+from benchmarks.run import measure, without_folder
 from benchmarks.workloads import WORKLOADS
 from shoal.engine.machine import usable_cores
 from shoal.measure import BOUND, Job, Record, Row, best, paired_ratio, summarise
@@ -338,12 +339,13 @@ def verdict(target: Target, worst: Reading, asked: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _parse(arguments)
+    asked = list(sys.argv[1:] if arguments is None else arguments)
+    given = _parse(asked)
     if given.files:
         records = [Record.from_json(file.read_text()) for file in given.files]
         print(markdown(records))
         return 0
-    record = Record.begin(["python", "-m", "benchmarks.targets", *(["--full"] * given.full)])
+    record = Record.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
     measure(record, groups(given.full, given.seconds), given.repeats)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / f"targets-{record.stem}.json").write_text(record.to_json())

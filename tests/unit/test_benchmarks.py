@@ -153,6 +153,13 @@ def test_a_run_leaves_a_record_and_a_report(
     assert str(tmp_path) not in file.read_text()
 
 
+def test_targets_are_read_from_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "record.json"
+    file.write_text(RECORD.to_json())
+    assert targets.main(["--from", str(file)]) == 0
+    assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met |" in capsys.readouterr().out
+
+
 def test_unknown_names_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run.main(["--workloads", "cartpol"])
