@@ -165,8 +165,9 @@ class Writer:
         self._layout, self._root, self._note = layout, root, note
         self._targets = list(zip(layout.arrays, row, strict=True))
         self._check_finite = check_finite
-        plain = layout.is_plain and layout.leaves[0].is_array and not check_finite
-        self.write: Callable[[Any], None] = self._plain_writer() if plain else self._write
+        self.write: Callable[[Any], None] = self._write
+        if not check_finite and not layout.has_objects:
+            self.write = self._plain_writer() if layout.is_plain else self._nested_writer()
 
     def _plain_writer(self) -> Callable[[Any], None]:
         """The common case, one array leaf: three comparisons and a copy.
@@ -190,6 +191,35 @@ class Writer:
             if type(value) is ndarray and value.dtype is dtype and value.shape == shape:
                 row[...] = value
             else:
+                slow(value)
+
+        return write
+
+    def _nested_writer(self) -> Callable[[Any], None]:
+        """A Dict (or Tuple) of arrays: the same for each of its leaves, found by its path."""
+        kind = dict if isinstance(self._layout.space, spaces.Dict) else tuple
+        ndarray, slow = np.ndarray, self._write
+        plain: list[tuple[Any, Array, np.dtype[Any], tuple[int, ...]]] = [
+            (leaf.path[0], row, leaf.dtype, leaf.shape)
+            for leaf, row in self._targets
+            if len(leaf.path) == 1
+        ]
+        count = len(self._targets)
+        if len(plain) < count:
+            return slow
+
+        def write(value: Any) -> None:
+            if not isinstance(value, kind) or len(value) != count:
+                slow(value)
+                return
+            try:
+                for key, row, dtype, shape in plain:
+                    part = value[key]
+                    if type(part) is not ndarray or part.dtype is not dtype or part.shape != shape:
+                        slow(value)
+                        return
+                    row[...] = part
+            except KeyError:
                 slow(value)
 
         return write

@@ -46,9 +46,11 @@ _RESET_TOGETHER = (
 )
 
 
-Lane = tuple["Cell", Callable[[Any], Any], memoryview | None, int, int]
-"""A cell, the step of its environment, its row (if whatever fits may be copied into it), its number
-and a slot."""
+Lane = tuple[
+    "Cell", Callable[[Any], Any], memoryview | None, Callable[[Any], None] | None, int, int
+]
+"""A cell, the step of its environment, its row (if whatever fits may be copied into it), what else
+writes an observation (if that is all there is to do about one), its number and a slot."""
 
 
 class EpisodeOver(ContractError):
@@ -166,7 +168,9 @@ class Cell:
 
     def lane(self, slot: int) -> Lane:
         """What a worker needs in order to do the same with its environments, one after another."""
-        return self, self._step, self._writers[slot].memory, self._id, slot
+        writer = self._writers[slot]
+        write = None if self._has_objects else writer.write
+        return self, self._step, writer.memory, write, self._id, slot
 
     def take(
         self,

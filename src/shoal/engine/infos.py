@@ -7,7 +7,7 @@ entry costs a store. What the user sees is Gymnasium's `key` / `_key` dictionari
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from shoal.errors import ContractError, shown
 from shoal.layout import Array
 
 Path = tuple[Any, ...]
+_UNSET = b"\x00"
 
 
 class ColumnSpec(NamedTuple):
@@ -139,6 +140,9 @@ class InfoReader:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
+        self._copies: list[tuple[str, str, Callable[[], Array], Callable[[], Array]]] = []
+        """For each column its names in infos, and what copies its values and its mask."""
+        self._is_flat = True
 
     def collect(
         self,
@@ -152,6 +156,10 @@ class InfoReader:
         """
         infos: dict[str, Any] = {}
         if not self.columns.all and not odd:
+            return infos
+        if env_ids is None and only is None and not odd and self._is_full():
+            for key, mask_key, values, mask in self._copies:
+                infos[key], infos[mask_key] = values(), mask()
             return infos
         ids = slice(None) if env_ids is None else env_ids
         count = self.columns.num_envs if env_ids is None else len(env_ids)
@@ -172,6 +180,16 @@ class InfoReader:
         if odd:
             self._add_mixed(infos, mixed, odd, env_ids, count)
         return infos
+
+    def _is_full(self) -> bool:
+        """Whether every environment has a value in every column, and no column is a dict."""
+        columns = self.columns.all
+        for column in columns[len(self._copies) :]:
+            key = column.path[-1]
+            copies = (column.values.copy, column.present.copy)
+            self._copies.append((key, f"_{key}", *copies))
+            self._is_flat = self._is_flat and column.kind is not dict and len(column.path) == 1
+        return self._is_flat and _UNSET not in self.columns._present[: len(columns)].tobytes()
 
     def _add_column(self, infos: dict[str, Any], column: Column, mask: Array, ids: Any) -> None:
         for key in column.path[:-1]:

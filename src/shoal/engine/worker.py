@@ -298,28 +298,32 @@ class Share:
     def _step_each(self, lanes: Sequence[Lane], actions: Iterable[Any]) -> list[float]:
         """One environment after another: all that a step of a worker consists of.
 
-        What usually happens, a step with an observation that is a row of numbers and nothing else
-        to tell, is written out here: 0.2 us less than `cell.step`.
+        What usually happens, a step with an observation and nothing else to tell, is written out
+        here: 0.2 us less than `cell.step`.
         """
         rewards: list[float] = []
         catch, append, mark = self._catch, rewards.append, self.mark
         if self._manner.timed:
             actions = self._timing(actions)
-        for (cell, step, row, env_id, slot), action in zip(lanes, actions):  # noqa: B905 (0.1 us)
+        for lane, action in zip(lanes, actions):  # noqa: B905 (0.1 us)
+            cell, step, row, write, env_id, slot = lane
             mark[MARK_ENV] = env_id
             try:
-                if cell.over or row is None:
+                if cell.over or write is None:
                     append(cell.step(slot, action))
                     continue
                 observation, reward, terminated, truncated, info = step(action)
-                if not (terminated or truncated or info) and type(reward) is float:
-                    try:
+                if terminated or truncated or info or type(reward) is not float:
+                    append(cell.take(slot, observation, reward, terminated, truncated, info))
+                    continue
+                try:
+                    if row is not None:
                         row[:] = observation
-                        append(reward)
-                        continue
-                    except NO_SUCH_ROW:
-                        pass
-                append(cell.take(slot, observation, reward, terminated, truncated, info))
+                    else:
+                        write(observation)
+                except NO_SUCH_ROW:
+                    write(observation)
+                append(reward)
             except catch as error:
                 self._fail(cell, "step", error, action)
                 append(0.0)
