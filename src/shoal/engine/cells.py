@@ -100,9 +100,9 @@ class Desk(NamedTuple):
         """An episode has ended. (The worker has taken back the flags of the step before.)"""
         self.flagged.add(slot)
         if terminated:
-            self.rows.terminations[slot, env_id] = True
+            self.rows.flag_bytes[slot][env_id] = 1
         if truncated:
-            self.rows.truncations[slot, env_id] = True
+            self.rows.flag_bytes[slot][self.rows.shape.num_envs + env_id] = 1
 
     def keep_as_final(self, env_id: int, slot: int) -> None:
         """Make the last known observation the last one of its episode."""
@@ -138,11 +138,13 @@ class Cell:
     def attach(self, desk: Desk) -> None:
         """Take a place at the rows; before that the environment is built but mute."""
         env_id = self.env_ids[0]
-        self._desk, self._id = desk, env_id
+        self._desk, self._id, self._mode, self._flag = desk, env_id, desk.mode, desk.flag
         self._step: Callable[[Any], Any] = self.env.step
+        self._reset: Callable[..., Any] = self.env.reset
         self._put_info = desk.infos.put
         self._holder = getattr(self.env, "unwrapped", self.env)
         self._generator = generators.Recorder(self._holder, desk.rows.generators[env_id].data)
+        self._note = self._generator.note
         layout = desk.rows.shape.observation
         self._has_objects = layout.has_objects
         self._writers = [
@@ -155,7 +157,7 @@ class Cell:
     def shut(self) -> None:
         """Its environment is closed, and there is no other."""
         self.env = Shut(self.env)  # type: ignore[assignment]
-        self._step = self.env.step
+        self._step, self._reset = self.env.step, self.env.reset
 
     def reset(self, slot: int, args: Sequence[ResetArgs]) -> None:
         """Reset because the caller says so; forgets what was planned for the next reset."""
@@ -187,13 +189,13 @@ class Cell:
             self._report(slot, observation, info)
             return gain
         self.over = True  # whatever fails from here on: this episode is not stepped again
-        if self._desk.mode is AutoresetMode.SAME_STEP:
+        if self._mode is AutoresetMode.SAME_STEP:
             self._keep_final(observation)
             self._put_info(self._id, {"final_info": info})
             self._begin(slot, None)
         else:
             self._report(slot, observation, info)
-        self._desk.flag(self._id, slot, bool(terminated), bool(truncated))
+        self._flag(self._id, slot, bool(terminated), bool(truncated))
         return gain
 
     def _keep_final(self, observation: Any) -> None:
@@ -208,7 +210,7 @@ class Cell:
         """The step after an episode's end, whatever its action; there is no reward."""
         if self.lost:
             self._report_loss(slot)
-        elif self._desk.mode is AutoresetMode.DISABLED:
+        elif self._mode is AutoresetMode.DISABLED:
             raise EpisodeOver(_RESET_FIRST)
         else:
             self._begin(slot, None)
@@ -232,15 +234,15 @@ class Cell:
         """Start an episode: as the caller says, as planned, or (None) as the env likes."""
         if args is None:
             args, self.next_reset = self.next_reset, None
-        if args is not None and args.seed is not None:
+        if args is None or args.seed is None:
+            if (state := self._note()) is not None:
+                self._desk.generators[self._id] = state
+        else:
             self.seed = args.seed
             self._generator.forget()
-        elif (state := self._generator.note()) is not None:
-            self._desk.generators[self._id] = state
-        if args is None:
-            observation, info = self.env.reset()
-        else:
-            observation, info = self.env.reset(seed=args.seed, options=args.options)
+        observation, info = (
+            self._reset() if args is None else self._reset(seed=args.seed, options=args.options)
+        )
         self.over = self.lost = False
         self.episode += 1
         self._report(slot, observation, info)

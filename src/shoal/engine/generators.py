@@ -8,13 +8,23 @@ the worker; any other kind travels as an object.
 from __future__ import annotations
 
 import ctypes
+import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 _PCG64, _OTHER = b"\x01", b"\x02"
 _KIND = 40  # after two numbers of 16 bytes and two of 4
+
+
+_GYMNASIUMS = gymnasium.Env.np_random
+
+
+def _np_random(holder: Any) -> Any:
+    return getattr(holder, "np_random", None)
 
 
 class Recorder:
@@ -28,12 +38,15 @@ class Recorder:
     def __init__(self, holder: Any, row: memoryview) -> None:
         self._holder, self._row = holder, row
         self._numbers, self._rest = row[:32], row[32:_KIND]
+        self._read: Callable[[Any], Any] = _np_random
+        if getattr(type(holder), "np_random", None) is _GYMNASIUMS:
+            self._read = operator.attrgetter("_np_random")  # what the property does, and no call
         self._generator: Any = None
         self._raw: tuple[memoryview, memoryview] | None = None
 
     def note(self) -> Any:
         """Write the state; what does not fit into the row is returned instead."""
-        generator = getattr(self._holder, "np_random", None)
+        generator = self._read(self._holder)
         if generator is not self._generator:
             self._generator, self._raw = generator, _raw_state(generator)
         if self._raw is None:

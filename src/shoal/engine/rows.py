@@ -78,6 +78,8 @@ class Rows:
         self.rewards, flags = next(carved), next(carved)
         self.terminations, self.truncations = flags[:, 0], flags[:, 1]
         self._flags = [flags[slot] for slot in range(shape.slots)]
+        self.flag_bytes = [one.view(np.uint8).reshape(-1).data for one in self._flags]
+        """By slot, the terminations and then the truncations, to be set one at a time."""
         self.asked = next(carved)
         """Which environments a step of only some is for: 1 + the slot of its results, else 0."""
         self.step_ns = next(carved)

@@ -309,7 +309,10 @@ class Share:
             cell, step, row, write, env_id, slot = lane
             mark[MARK_ENV] = env_id
             try:
-                if cell.over or write is None:
+                if cell.over:
+                    append(cell.after_end(slot))
+                    continue
+                if write is None:
                     append(cell.step(slot, action))
                     continue
                 observation, reward, terminated, truncated, info = step(action)
