@@ -37,7 +37,7 @@ def stages(envs: shoal.VectorEnv, num_steps: int) -> tuple[list[float], float, f
     envs.reset(seed=0)
     for step in range(WARM_UP_STEPS):
         envs.step(actions[step % 64])
-    workers = pool._calm_workers
+    workers = pool.quick.workers
     times, busy, clock = [], [], time.perf_counter
     before = np.array([worker.busy_ns() for worker in workers])
     for step in range(num_steps):

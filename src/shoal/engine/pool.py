@@ -44,6 +44,7 @@ from shoal.engine.crew import EXIT_TIMEOUT_S, Crew
 from shoal.engine.incident import leave_construction
 from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
+from shoal.engine.quick import Quick
 from shoal.engine.recycle import recycle
 from shoal.engine.resize import put_in_order, rearrange, resize
 from shoal.engine.results import Results, Tally
@@ -106,6 +107,7 @@ class Pool:
         begun = time.perf_counter()
         self.plan, self.num_envs, self._pid = plan, plan.num_envs, os.getpid()
         self._noted: set[str] = set()
+        self.quick = Quick()
         self.backend = make_backend(plan.terms)
         crew = Crew(self.backend)
         self._crew, self._finalizer = crew, weakref.finalize(self, crew.close)
@@ -197,10 +199,6 @@ class Pool:
         """Where environments are to move, between two of their episodes."""
         self.settled: set[int] = set()
         """Environments that cannot move."""
-        self._is_calm = False
-        """Whether nothing is under way and nothing is to be done but steps."""
-        self._at_work: list[Seat] = []
-        self._calm_workers: list[Worker] = []
         self._is_in_order = True
         """Whether every worker has just the environments, rows and columns that it should have."""
 
@@ -208,12 +206,19 @@ class Pool:
 
     def step(self, actions: Any) -> Results:
         """One step of every environment."""
-        if self._is_calm and self._busy.acquire(False):  # `exclusive`, written out: 0.4 us less
+        if self.quick.is_ready and self._busy.acquire(False):  # `exclusive`, written out
+            begun = time.perf_counter()
             try:
-                if self._step_quickly(actions):
+                is_taken = self.quick.step(actions)
+                if is_taken:
+                    self.wait_s += time.perf_counter() - begun
                     return self.books.reader.collect(self.books.slots.common)
+                if is_taken is not None:
+                    return self._finish_step(begun)
+            except Exception:
+                raise
             except BaseException:
-                self._is_calm = False
+                self._is_in_order = self.quick.is_ready = False
                 raise
             finally:
                 self._busy.release()
@@ -222,14 +227,17 @@ class Pool:
     @exclusive
     def _step_carefully(self, actions: Any) -> Results:
         self._start_step(actions)
+        return self._finish_step(self._begun)
+
+    def _finish_step(self, begun: float) -> Results:
+        self._begun = begun
         self._finish()
-        self._is_calm = self._can_be_calm()
+        if self._is_calm():
+            self.quick.get_ready(self.seats, self.books, self.supervisor)
         return self.step_results()
 
-    def _can_be_calm(self) -> bool:
-        """Whether the next step may be like the last one, without a thought about anything."""
-        self._at_work = [seat for seat in reversed(self.seats) if seat.env_ids]
-        self._calm_workers = [seat.worker for seat in self._at_work]
+    def _is_calm(self) -> bool:
+        """Whether the next step may be taken without a thought about anything else."""
         return (
             self._is_in_order
             and not self.wishes
@@ -237,54 +245,6 @@ class Pool:
             and self.plan.policy.max_worker_rss_mb is None
             and self._num_sent == 0
         )
-
-    def _step_quickly(self, actions: Any) -> bool:
-        """A step of all in which nothing happens but steps: no flights, nothing to settle.
-
-        False where it was not begun. As soon as anyone has more to say, or nothing, it becomes a
-        step like any other.
-        """
-        books, workers = self.books, self._calm_workers
-        if os.getpid() != self._pid or not books.actions.write_plain(actions):
-            return False
-        self._is_calm, begun = False, time.perf_counter()
-        slot, any_ended, is_recording = 1 - books.slots.common, False, False
-        try:
-            for worker in workers:
-                worker.put_step(slot)
-            books.catch_up(self.supervisor)  # with the step before
-            for worker in workers:
-                has_ended = worker.end_step()
-                if has_ended is None:
-                    break
-                any_ended |= has_ended
-            else:
-                is_recording = True
-                books.record_all(any_ended, self.supervisor)
-                self._is_calm = True
-        except BaseException:  # Ctrl-C: the next call settles it
-            self._break_off(self._steps[slot], is_recording)
-            raise
-        if self._is_calm:
-            self.wait_s += time.perf_counter() - begun
-            return True
-        self._begun = begun
-        for seat in self._at_work:
-            seat.flight = Flight(self._steps[slot])
-        self._finish()
-        self._is_calm = self._can_be_calm()
-        return True
-
-    def _break_off(self, step: Step, is_half_recorded: bool) -> None:
-        """Let a quick step that was interrupted be settled by the next call."""
-        self._is_in_order = False
-        for seat in self._at_work:
-            if is_half_recorded:
-                seat.flight = Flight(step, landed=True, is_half_recorded=True)
-            elif seat.worker.break_off():
-                seat.flight = Flight(step)
-            else:
-                self.books.distrust(seat.env_ids)
 
     @exclusive
     def start_step(self, actions: Any) -> None:
@@ -404,7 +364,7 @@ class Pool:
                 raise
 
     def _launch(self, seat: Seat, command: Command, sent: Sequence[int] = ()) -> None:
-        self._is_calm = False
+        self.quick.is_ready = False
         try:
             self._traffic.launch(seat, command, sent)
         except BaseException:
@@ -866,7 +826,7 @@ class Pool:
 
     def close(self, timeout_s: float | None = None) -> None:
         """Ask, wait, then insist. Safe to call twice, and after Ctrl-C it goes on."""
-        self._is_calm = False
+        self.quick.is_ready = False
         self._crew.timeout_s = CLOSE_TIMEOUT_S if timeout_s is None else timeout_s
         try:
             self._crew.close()
