@@ -114,6 +114,17 @@ def lock_step(watched: Watched) -> None:
     watched.envs.step(watched.actions())
 
 
+def quick_steps(watched: Watched) -> None:
+    """The first one is a step like any other; after it nothing but steps is to be done."""
+    for _ in range(4):
+        watched.envs.step(watched.actions())
+
+
+def talking_steps(watched: Watched) -> None:
+    """The same, where workers have more to say than that they are done."""
+    quick_steps(watched)
+
+
 def send_and_recv(watched: Watched) -> None:
     envs = watched.envs
     envs.send(watched.actions()[:3], env_ids=[0, 2, 3])
@@ -143,7 +154,17 @@ def branch(watched: Watched) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a socket's end
 @pytest.mark.parametrize("setting", FEW, indirect=True, ids=str)
 @pytest.mark.parametrize(
-    "act", [lock_step, send_and_recv, masked_reset, attribute, other_size, branch]
+    "act",
+    [
+        lock_step,
+        quick_steps,
+        talking_steps,
+        send_and_recv,
+        masked_reset,
+        attribute,
+        other_size,
+        branch,
+    ],
 )
 def test_ctrl_c_at_any_line(
     act: Callable[[Watched], None], make: Make, setting: Setting, scale: Any, figure: Any
@@ -152,9 +173,10 @@ def test_ctrl_c_at_any_line(
         pytest.skip("it is interrupted in its own constructors then")
     policy = {"on_failure": "replay"} if setting.backend == "process" else {}
     one_another = act is branch  # who goes on as another must be like it
+    kwargs: dict[str, Any] = {"infos": "mixed"} if act is talking_steps else {}
     envs = make(
         [
-            partial(CountingWorld, 0 if one_another else tag, history=False)
+            partial(CountingWorld, 0 if one_another else tag, history=False, **kwargs)
             for tag in range(NUM_ENVS + 2)
         ],
         **policy,
