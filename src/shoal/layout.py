@@ -135,8 +135,9 @@ def _take_apart(space: spaces.Space[Any], value: Any, where: str, parts: list[An
         parts.append(value)
 
 
-_AS_MEMORY = "?bBhHiIlLqQfd"
-"""Kinds of numbers that a memoryview can hold: the same ones for both sides of a copy."""
+_AS_MEMORY = "?bhHiIlLqQfd"
+"""Kinds of numbers that a memoryview can hold: the same ones for both sides of a copy. Not "B",
+which is also the kind of `bytes`."""
 NO_SUCH_ROW = (TypeError, ValueError, BufferError)
 """What copying into the memory of a row raises, if what is copied is not just such a row."""
 
@@ -176,7 +177,7 @@ class Writer:
         """
         (leaf, row) = self._targets[0]
         shape, dtype, ndarray, slow = leaf.shape, leaf.dtype, np.ndarray, self._write
-        if len(shape) == 1 and dtype.char in _AS_MEMORY:
+        if len(shape) == 1 and dtype.char in _AS_MEMORY and dtype.isnative:
             self.memory = memory = row.data
 
             def write_numbers(value: Any) -> None:
@@ -205,11 +206,11 @@ class Writer:
             if len(leaf.path) == 1
         ]
         count = len(self._targets)
-        if len(plain) < count:
+        if len(plain) < count or len(self._layout.space.spaces) != count:  # type: ignore[attr-defined]
             return slow
 
         def write(value: Any) -> None:
-            if not isinstance(value, kind) or len(value) != count:
+            if type(value) is not kind or len(value) != count:
                 slow(value)
                 return
             try:

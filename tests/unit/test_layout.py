@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -426,3 +426,35 @@ def test_check_finite_sees_what_becomes_infinite_in_the_cast() -> None:
     with np.errstate(over="ignore"), pytest.raises(ContractError, match="not finite"):
         writer.write(np.array([1e300, 0.0]))
     assert np.isfinite(row).all()
+
+
+@pytest.mark.parametrize("value", [b"abc", np.bytes_(b"abc")])
+def test_bytes_are_no_row_of_numbers(value: Any) -> None:
+    row = np.zeros(3, np.uint8)
+    writer = Writer(Layout(spaces.Box(0, 255, (3,), np.uint8)), [row], note=lambda *_: None)
+    with pytest.raises(ContractError):
+        writer.write(value)
+
+
+def test_a_dict_that_makes_up_what_is_missing_is_refused() -> None:
+    box = spaces.Box(-1, 1, (3,), np.float32)
+    layout = Layout(spaces.Dict(a=box, b=box))
+    value = defaultdict(lambda: np.zeros(3, np.float32), a=np.ones(3, np.float32))
+    value["x"] = np.ones(3, np.float32)
+    writer = Writer(layout, [np.zeros(3, np.float32) for _ in range(2)], note=lambda *_: None)
+    with pytest.raises(ContractError, match="wrong keys"):
+        writer.write(value)
+    inner = Layout(spaces.Dict(a=spaces.Dict({}), b=box))
+    writer = Writer(inner, [np.zeros(3, np.float32)], note=lambda *_: None)
+    with pytest.raises(ContractError, match="wrong keys"):
+        writer.write({"b": np.ones(3, np.float32)})
+    writer.write({"a": {}, "b": np.ones(3, np.float32)})
+
+
+def test_a_box_of_foreign_byte_order_is_written() -> None:
+    row = np.zeros(3, ">f4")
+    writer = Writer(Layout(spaces.Box(-1, 1, (3,), np.dtype(">f4"))), [row], note=lambda *_: None)
+    for dtype in (">f4", "<f4"):
+        row[:] = 0
+        writer.write(np.ones(3, dtype))
+        assert row.tolist() == [1.0, 1.0, 1.0]

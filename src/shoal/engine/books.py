@@ -48,6 +48,10 @@ class Books:
         self._left: tuple[int, bool] | None = None
         """The slot of a step that is only half written down, and whether an episode ended in it."""
         self._is_half_done = False
+        self._doubts: set[int] = set()
+        """Whom to distrust when that step is written down."""
+        self._astray: set[int] = set()
+        """Of whom it is not known whether the step that resets them was taken."""
 
     def resized(self, plan: PoolPlan, rows: Rows) -> Books:
         """The same books for another number of environments."""
@@ -134,7 +138,11 @@ class Books:
 
     def distrust(self, env_ids: Sequence[int]) -> None:
         """What these have done is not on record, or not as it was."""
+        if self._left is not None:  # it is what comes after that step which is in doubt
+            self._doubts.update(env_ids)
+            return
         self.journal.distrust(env_ids)
+        self._astray.update(self.resets_next.intersection(env_ids))
 
     def _record_reset(self, command: Reset, failed: set[int], witness: Witness) -> None:
         done = [env_id for env_id in command.args if env_id not in failed]
@@ -170,6 +178,9 @@ class Books:
             if any_ended or self.resets_next:
                 self._record_ends(None, slot, witness)
         self._left, self._is_half_done = None, False
+        if self._doubts:
+            self.distrust(sorted(self._doubts))
+            self._doubts.clear()
 
     def _record_step(
         self, env_ids: Sequence[int] | None, objects: dict[int, Any], witness: Witness
@@ -191,6 +202,10 @@ class Books:
         if begun:
             journal.begin(begun)
             resets_next.difference_update(begun)
+            if self._astray:
+                again = self._astray.intersection(begun)
+                self._astray -= again
+                journal.distrust(sorted(again))  # they may have begun a step before
         if ended:
             if self.mode is AutoresetMode.SAME_STEP:
                 journal.begin(ended)

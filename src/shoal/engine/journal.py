@@ -53,7 +53,7 @@ class Journal:
         num_envs = rows.shape.num_envs
         self.entries = [Entry() for _ in range(num_envs)]
         self._capacity = min(_FIRST_CAPACITY, limit_steps or _FIRST_CAPACITY)
-        self._make_rings()
+        self._use(self._rings_of(self._capacity), self._capacity)
         self._time = 0
         """Steps so far, as long as all environments have taken equally many."""
         self._times: Array | None = None
@@ -70,10 +70,12 @@ class Journal:
         self._special: set[int] = set()
         """Environments for whose entries there is something to do when an episode begins."""
 
-    def _make_rings(self) -> None:
-        actions = self._rows.actions
-        self._rings = [np.empty((self._capacity, *one.shape), one.dtype) for one in actions]
-        self._recorded = list(zip(self._rings, actions, strict=True))
+    def _rings_of(self, capacity: int) -> list[Array]:
+        return [np.empty((capacity, *one.shape), one.dtype) for one in self._rows.actions]
+
+    def _use(self, rings: list[Array], capacity: int) -> None:
+        recorded = list(zip(rings, self._rows.actions, strict=True))
+        self._rings, self._recorded, self._capacity = rings, recorded, capacity  # all, or none
 
     def take_over(self, other: Journal, count: int) -> None:
         """Go on where a journal of other rows was, for its first environments."""
@@ -85,7 +87,7 @@ class Journal:
         for mine, theirs in zip(self._of_each(), other._of_each(), strict=True):
             mine[:count] = theirs[:count]
         self._special = {env_id for env_id in other._special if env_id < count}
-        self._make_rings()
+        self._use(self._rings_of(self._capacity), self._capacity)
         for ring, old in zip(self._rings, other._rings, strict=True):
             ring[:, :count] = old[:, :count]
 
@@ -256,13 +258,13 @@ class Journal:
         self._room = self._capacity - int(lengths[is_whole].max(initial=0))
 
     def _grow(self, times: Array) -> None:
-        old, rings = self._capacity, self._rings
-        self._capacity = min(2 * old, self._limit)
-        self._make_rings()
+        old, capacity = self._capacity, min(2 * self._capacity, self._limit)
+        rings = self._rings_of(capacity)
         moments = times + np.arange(-old, 0)[:, None]  # [old, num_envs]
         envs = np.arange(len(times))
-        for ring, grown in zip(rings, self._rings, strict=True):
-            grown[moments % self._capacity, envs] = ring[moments % old, envs]
+        for ring, grown in zip(self._rings, rings, strict=True):
+            grown[moments % capacity, envs] = ring[moments % old, envs]
+        self._use(rings, capacity)
 
     # --- reading ----------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ def exclusive(method: Callable[Concatenate[Pool, P], R]) -> Callable[Concatenate
 
     @functools.wraps(method)
     def alone(self: Pool, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not self._busy.acquire(False):
+        if not self._busy.acquire(False) and not self._after_counting():
             raise ContractError(
                 f"{method.__name__}: another thread is using these environments at this moment. "
                 "Let one thread at a time use them."
@@ -90,7 +90,7 @@ def exclusive(method: Callable[Concatenate[Pool, P], R]) -> Callable[Concatenate
         except Exception:
             raise
         except BaseException:
-            self._is_in_order = False
+            self._is_in_order = self.quick.is_ready = False
             raise
         finally:
             self._busy.release()
@@ -195,6 +195,7 @@ class Pool:
         self._pace = Pace(self.num_envs)
         self._troubles: list[Exception] = []
         self._busy = threading.RLock()  # whoever was interrupted while taking it may go on
+        self._is_counting = False
         self.wishes: dict[int, Seat] = {}
         """Where environments are to move, between two of their episodes."""
         self.settled: set[int] = set()
@@ -207,7 +208,7 @@ class Pool:
     def step(self, actions: Any) -> Results:
         """One step of every environment."""
         if self.quick.is_ready and self._busy.acquire(False):  # `exclusive`, written out
-            begun = time.perf_counter()
+            begun, is_taken = time.perf_counter(), None
             try:
                 is_taken = self.quick.step(actions)
                 if is_taken:
@@ -215,10 +216,9 @@ class Pool:
                     return self.books.reader.collect(self.books.slots.common)
                 if is_taken is not None:
                     return self._finish_step(begun)
-            except Exception:
-                raise
-            except BaseException:
-                self._is_in_order = self.quick.is_ready = False
+            except BaseException as error:
+                if is_taken is None or not isinstance(error, Exception):
+                    self._is_in_order = self.quick.is_ready = False
                 raise
             finally:
                 self._busy.release()
@@ -812,13 +812,22 @@ class Pool:
         return [(seat.spent_ns + seat.worker.busy_ns()) / alive_ns for seat in self.seats]
 
     def tally(self) -> Tally:
-        """What was counted up to the latest step; while another thread steps, to the one before."""
-        if self._busy.acquire(False):
+        """What was counted up to the latest step; while one is under way, to the one before."""
+        if not self._busy._is_owned() and self._busy.acquire(False):  # type: ignore[attr-defined]
+            self._is_counting = True
             try:
                 self.books.catch_up(self.supervisor)
+            except BaseException:
+                self._is_in_order = self.quick.is_ready = False
+                raise
             finally:
+                self._is_counting = False
                 self._busy.release()
         return self.books.reader.tally
+
+    def _after_counting(self) -> bool:
+        """Whether it was only `tally` that another thread was at; then this one may go on."""
+        return self._is_counting and self._busy.acquire(timeout=1.0)
 
     @property
     def closed(self) -> bool:

@@ -46,11 +46,12 @@ class Quick:
         books, workers = self._books, self.workers
         if os.getpid() != self._pid or not books.actions.write_plain(actions):
             return None
-        slot, any_ended, is_recording = 1 - books.slots.common, False, False
+        slot, num_put, any_ended, is_recording = 1 - books.slots.common, 0, False, False
         self.is_ready = False
         try:
             for worker in workers:
                 worker.put_step(slot)
+                num_put += 1
             books.catch_up(self._witness)  # with the step before
             for worker in workers:
                 has_ended = worker.end_step()
@@ -63,16 +64,18 @@ class Quick:
             books.record_all(any_ended, self._witness)
             self.is_ready = True
         except BaseException:  # Ctrl-C: the next call settles it
-            self._break_off(Step(slot), is_recording)
+            self._break_off(Step(slot), num_put, is_recording)
             raise
         return True
 
-    def _break_off(self, step: Step, is_half_recorded: bool) -> None:
-        for seat in self._seats:
+    def _break_off(self, step: Step, num_put: int, is_half_recorded: bool) -> None:
+        """Make flights of what was begun, also for those who are through with it."""
+        for k, seat in enumerate(self._seats):
             if is_half_recorded:
                 seat.flight = Flight(step, landed=True, is_half_recorded=True)
-            elif seat.worker.break_off():
+            elif seat.worker.break_off() or k < num_put:
                 seat.flight = Flight(step)
-            else:
+            else:  # only one was interrupted within its put, and it may be the caller itself
                 seat.flight = None
-                self._books.distrust(seat.env_ids)
+                if k == num_put:
+                    self._books.distrust(seat.env_ids)

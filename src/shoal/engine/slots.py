@@ -47,7 +47,7 @@ class Slots:
 
     def turn_all(self) -> None:
         """All environments have written where `next_for_all` said."""
-        self.common = 1 - self.common
+        self.common, self._each = 1 - self.common, None
 
     def turn(self, env_ids: Sequence[int]) -> None:
         """Some environments have written where `next_for` said."""

@@ -260,8 +260,8 @@ class Share:
         slot = command.slot
         self._infos.clear()
         if slot in self._flagged:
-            self._flagged.discard(slot)
             self._take_back_flags(slot, self._all)
+            self._flagged.discard(slot)
         if self._is_batched:
             rewards = self._step_batched(self.cells, command, {})
         else:

@@ -280,6 +280,7 @@ def check_reset_mask(mask: Any, num_envs: int) -> Array:
 def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
     """The entries of `stats()`."""
     alive_s, tally = time.perf_counter() - pool.opened, pool.tally()
+    episodes = list(tally.episodes)  # at once: another thread may be stepping
     busy = pool.busy_fractions()
     shares = Shares(
         waiting=pool.wait_s / alive_s,
@@ -300,7 +301,7 @@ def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
         "busy_fraction": busy,
         "bottleneck": bottleneck(shares),
         "episodes": tally.num_episodes,
-        "episode_returns": [episode_return for episode_return, _ in tally.episodes],
-        "episode_lengths": [length for _, length in tally.episodes],
+        "episode_returns": [episode_return for episode_return, _ in episodes],
+        "episode_lengths": [length for _, length in episodes],
         **pool.supervisor.describe(),
     }

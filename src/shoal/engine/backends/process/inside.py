@@ -123,12 +123,15 @@ class SignalChannel:
         self._first, self._next_look = order.build, 0.0
         self._steps: dict[int, Step] = {}
         self._spin = Spin(order.spin_s)
+        self._number = 0
+        """Of the command that is being carried out."""
         self.log_records: list[logging.LogRecord] = []
         self.share: Share | None = None
 
     def get(self) -> Command | None:
         if self._first is not None:
             first, self._first = self._first, None
+            self._number = number_asked(self._words)
             return first
         words = self._words
         while True:
@@ -136,11 +139,13 @@ class SignalChannel:
                 if os.getppid() != self._parent_pid:
                     os._exit(1)
                 continue
-            what = words[COMMAND] & 7
+            command = words[COMMAND]  # once: it may be changed meanwhile
+            what = command & 7
             if what == END:
                 return None
-            if number_asked(words) != number_answered(words):
+            if command >> 3 != number_answered(words):
                 break
+        self._number = command >> 3
         if what == MESSAGE:
             return self._unwrapped(pickle.loads(self._pipe.recv_bytes()))
         return self._steps[what]
@@ -177,7 +182,7 @@ class SignalChannel:
         payload = None if reply is None else dump_reply(reply)
         share.rest()
         said = HAS_ENDED if share.has_ended else 0
-        words[ANSWER] = words[COMMAND] >> 3 << 2 | said | (0 if payload is None else HAS_REPLY)
+        words[ANSWER] = self._number << 2 | said | (0 if payload is None else HAS_REPLY)
         self._done.release()
         if self._bell is not None and self._common[LISTENING]:
             self._bell.release()
