@@ -141,6 +141,7 @@ class ProcessBackend:
         try:
             with theirs:
                 if self._server is None:
+                    signals.announce()
                     child = self._fork(replace(order, build=build), ours, theirs)
                 else:
                     child = self._ask_server(assignment.worker, theirs)

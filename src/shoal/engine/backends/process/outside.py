@@ -152,6 +152,10 @@ class WorkerSignals:
         self.words, self.spin = header.words(block), Spin(spin_s)
         self.words[MARK_PHASE], self.words[MARK_ENV] = PHASES.index("start"), NOBODY
 
+    def announce(self) -> None:
+        """There is a first command, which need not travel; said before anyone can answer it."""
+        self.words[COMMAND] = _next(0, MESSAGE)
+
     def names(self) -> tuple[str, ...]:
         return tuple(one.name for one in (self.go, self.done) if one.name is not None)
 
@@ -182,8 +186,6 @@ class ProcessWorker:
         self._release, self._acquire = signals.go.release, signals.done.acquire
         self._env_ids = tuple(assignment.ids())
         self._deadline: float | None = time.monotonic() + terms.start_timeout_s
-        if isinstance(child, ForkedChild):  # which knows its first command
-            self._words[COMMAND] = _next(0, MESSAGE)
         self._taken = 0
         """The command whose reply was taken last."""
         self._reply: Reply | None = None
