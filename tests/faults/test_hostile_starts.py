@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import shoal
 from faults.conftest import Record, Scale
 from faults.program import Program
+from shoal.engine.backends.process.header import ANSWER
+from shoal.engine.backends.process.outside import ProcessWorker
+from shoal.testing import CountingWorld
 
 # No main guard, a lambda of the script as factory, and everything that makes a fork dangerous:
 # threads in numeric libraries, in the allocator, and in the locks of logging.
@@ -94,3 +102,23 @@ def test_workers_start_from_a_caller_full_of_threads(
     assert all(rounds), "every thread was at work"
     beside = f"beside torch {torch}" if torch else "without torch, which is not installed"
     figure("F11", start_method, f"{started} of {starts}, slowest {slowest_s:.1f} s, {beside}")
+
+
+@pytest.mark.timeout(30)
+def test_a_forked_worker_may_answer_before_the_caller_has_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = ProcessWorker.__init__
+
+    def late(self: ProcessWorker, assignment: Any, terms: Any, signals: Any, *rest: Any) -> None:
+        deadline = time.monotonic() + 10
+        while not signals.words[ANSWER] and time.monotonic() < deadline:
+            os.sched_yield()
+        real(self, assignment, terms, signals, *rest)
+
+    monkeypatch.setattr(ProcessWorker, "__init__", late)
+    with shoal.make(
+        CountingWorld, 2, backend="process", num_workers=2, start_method="fork"
+    ) as envs:
+        envs.reset(seed=0)
+        envs.step(np.zeros(2, dtype=np.int64))
