@@ -31,15 +31,16 @@ class Cost:
 
 
 COSTS = {
-    "serial": Cost(batch_s=14e-6, worker_s=0.0, env_s=0.8e-6),
-    "hybrid": Cost(batch_s=17e-6, worker_s=2.8e-6, env_s=1.1e-6),
-    "process": Cost(batch_s=45e-6, worker_s=3.6e-6, env_s=2.0e-6),
-    "process, a core to spare": Cost(batch_s=18e-6, worker_s=2.1e-6, env_s=1.5e-6),
+    "serial": Cost(batch_s=6.8e-6, worker_s=0.0, env_s=0.36e-6),
+    "hybrid": Cost(batch_s=7.0e-6, worker_s=1.5e-6, env_s=0.37e-6),
+    "process": Cost(batch_s=60e-6, worker_s=1.0e-6, env_s=0.58e-6),
+    "process, a core to spare": Cost(batch_s=6.0e-6, worker_s=1.6e-6, env_s=0.40e-6),
 }
-"""Provisional. `python -m benchmarks.costs` prints this table for the machine it runs on. So far:
-serial and process are its fit on a busy machine of 2 cores (within 5 %); hybrid and a core to spare
-did not fit there (within 73 % and 45 %), and `worker_s` was set by hand so that the model meets a
-few times of batches taken on 16 cores. To be fitted again on quiet machines."""
+"""`python -m benchmarks.costs` prints this table for the machine it runs on. On 2 cores it gave
+6.8 + 0.36 us for serial, 7.7 + 0.37 for hybrid, 71 + 0.58 for process and 7.1 + 0.34 with a core to
+spare (within 1 %, process within 6 %). What each worker costs shows only where there are many: it
+was taken from steps that do nothing with 15 workers (32 us for 60 environments) and with 16 (64 us
+for 64) on a machine of 16 cores."""
 
 ISOLATION_WORTH = 1.10
 """How much slower processes may be before their isolation is given up for speed."""
