@@ -2,8 +2,9 @@
 
 There are no flights and there is nothing to settle: one word to each worker and one back, and what
 can wait about a step is written down while workers are at the next one. As soon as a worker has
-more to say, or nothing, flights are made of it and it is a step like any other. With 15 workers
-that takes 170 us less, with one 10 us (`python -m benchmarks.stages` shows what is left).
+more to say, or nothing, flights are made of it and it is a step like any other. With 60 CartPoles
+in 15 workers that made 382,000 steps/s of 210,000 (`python -m benchmarks.stages` shows what is
+left).
 """
 
 from __future__ import annotations
