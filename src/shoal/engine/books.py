@@ -120,9 +120,9 @@ class Books:
 
     def _record_step_again(self, env_ids: Sequence[int], slots: Any) -> None:
         self.slots.put(env_ids, slots)
-        ended = self.rows.terminations[slots, env_ids] | self.rows.truncations[slots, env_ids]
-        for env_id, has_ended in zip(env_ids, ended.tolist(), strict=True):
-            journal = self.journal
+        journal, ended = self.journal, set(self.rows.ended(slots, env_ids))
+        for env_id in env_ids:
+            has_ended = env_id in ended
             if self.mode is AutoresetMode.NEXT_STEP:
                 (self.resets_next.add if has_ended else self.resets_next.discard)(env_id)
             if self.mode is AutoresetMode.SAME_STEP:

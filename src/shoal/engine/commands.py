@@ -106,8 +106,6 @@ class Recovery:
     """State for its `np_random`, where it goes on between two episodes."""
     objects: tuple[Any, ...] = ()
     """Those parts of the last known observation that have no row."""
-    length: int = 0
-    episode_return: float = 0.0
 
 
 MARK_ENV, MARK_PHASE, MARK_SINCE_NS, MARK_STEP = range(4)

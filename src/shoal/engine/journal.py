@@ -325,8 +325,6 @@ class Journal:
             num_episodes=self.num_episodes[env_id],
             seed=entry.seed,
             objects=objects,
-            length=self.length(env_id),
-            episode_return=float(self._returns[env_id]),
         )
 
     def _next_reset(self, env_id: int) -> ResetArgs | None:
