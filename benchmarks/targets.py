@@ -38,6 +38,7 @@ PIPE_RIVALS = (
 )
 LOCK_STEP = ("shoal auto", "shoal process", "shoal hybrid")
 CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
+FIRST_READY = ("shoal first-ready", "shoal first-ready hybrid")
 GROWING = ("shoal process", "shoal hybrid")
 GROWTH = (64, 1024)
 INFOS = (("empty", "infos"), ("work-50us", "infos-50us"))
@@ -264,7 +265,7 @@ TARGETS = (
         "of the bound, first-ready, 50 and 500 µs",
         0.93,
         0.93,
-        _fraction(["shoal first-ready"], "work-50us", "work-500us"),
+        _fraction(FIRST_READY, "work-50us", "work-500us"),
     ),
     Target(
         "of the bound, CartPole, hybrid, 16 envs per worker",

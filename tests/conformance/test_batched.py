@@ -95,6 +95,17 @@ def test_half_of_it_cannot_be_sent(make: Make) -> None:
     assert envs.recv().env_ids.tolist() == [2, 3]
 
 
+def test_batches_smaller_than_what_is_sent_do_not_take_it_apart(make: Make) -> None:
+    envs = make(batched("same_step"), 6, autoreset="same_step", batch_size=2)
+    envs.reset(seed=0)
+    envs.send(np.ones(6, dtype=np.int64))
+    for _ in range(60):
+        ids = envs.recv().env_ids
+        assert (ids[::2] % 2 == 0).all()
+        assert (ids[1::2] == ids[::2] + 1).all()
+        envs.send(np.ones(len(ids), dtype=np.int64), ids)
+
+
 def test_a_native_vector_environment_works(make: Make) -> None:
     def native() -> Any:
         return gymnasium.make_vec(

@@ -83,15 +83,16 @@ def test_a_call_that_kills_the_worker_takes_nothing_from_what_is_ready(
 
 
 def test_what_waits_for_a_worker_that_a_call_kills_is_still_done() -> None:
-    with shoal.make(worlds(3, Brief), backend="process", num_workers=1) as envs:
+    with shoal.make(worlds(4, Brief), backend="process", num_workers=1) as envs:
         envs.reset(seed=0)
         envs.send([0], env_ids=[0])
-        envs.send([0], env_ids=[2])  # behind it, until it is received
+        envs.send([0], env_ids=[2])  # ahead
+        envs.send([0], env_ids=[3])  # behind both, until the worker takes more
         die(envs)
-        batch = envs.recv(min_envs=2)
-        assert batch.env_ids.tolist() == [0, 2]
-        assert batch.infos["restarted"].tolist() == [False, True]
-        assert [decode(row).step for row in batch.observations] == [1, 0]
+        batch = envs.recv(min_envs=3)
+        assert batch.env_ids.tolist() == [0, 2, 3]
+        assert batch.infos["restarted"].tolist() == [False, False, True]
+        assert [decode(row).step for row in batch.observations] == [1, 1, 0]
 
 
 @pytest.fixture

@@ -33,10 +33,14 @@ FEW = [one for one in SETTINGS if one.num_workers == 2 or one.backend == "serial
 
 
 class CtrlC:
-    """Raises KeyboardInterrupt at the n-th line of the engine (None: at none), and counts them."""
+    """Raises KeyboardInterrupt at the n-th line of the engine (None: at none), and counts them.
+
+    What a worker does is left out: a caller who is the worker leaves steps half taken.
+    """
 
     def __init__(self, at: int | None = None) -> None:
         self.at, self.lines = at, 0
+        self._is_worker = False
 
     def __enter__(self) -> CtrlC:
         sys.settrace(self._enter)
@@ -46,9 +50,17 @@ class CtrlC:
         sys.settrace(None)
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
-        if not frame.f_code.co_filename.startswith(PLACES) or _is_inside(frame):
+        if self._is_worker or not frame.f_code.co_filename.startswith(PLACES):
             return None
+        if frame.f_code is execute.__code__:
+            self._is_worker = True
+            return self._leave
         return self._line
+
+    def _leave(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "return":  # an exception ends in one, too
+            self._is_worker = False
+        return self._leave
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:
         if event == "line":
@@ -56,15 +68,6 @@ class CtrlC:
             if self.lines == self.at:
                 raise KeyboardInterrupt
         return self._line
-
-
-def _is_inside(frame: FrameType | None) -> bool:
-    """Whether this is what a worker does; a caller who is the worker leaves steps half taken."""
-    while frame is not None:
-        if frame.f_code is execute.__code__:
-            return True
-        frame = frame.f_back
-    return False
 
 
 class Watched:
@@ -129,8 +132,24 @@ def send_and_recv(watched: Watched) -> None:
     envs = watched.envs
     envs.send(watched.actions()[:3], env_ids=[0, 2, 3])
     envs.recv(min_envs=1)
-    while envs._pool.outstanding().size:
+    while envs._pool.post.outstanding().size:
         envs.recv(min_envs=1)
+
+
+def in_parts(watched: Watched) -> None:
+    """Batches that are smaller than what is sent: workers have a step under way and one ahead."""
+    envs = watched.envs
+    envs.send(watched.actions())
+    for _ in range(3):
+        batch = envs.recv(min_envs=2)
+        envs.send(watched.actions()[batch.env_ids], batch.env_ids)
+    while envs._pool.post.outstanding().size:
+        envs.recv(min_envs=1)
+
+
+def talking_in_parts(watched: Watched) -> None:
+    """The same, where workers do not go on by themselves, for they have something to say."""
+    in_parts(watched)
 
 
 def masked_reset(watched: Watched) -> None:
@@ -160,6 +179,8 @@ def branch(watched: Watched) -> None:
         quick_steps,
         talking_steps,
         send_and_recv,
+        in_parts,
+        talking_in_parts,
         masked_reset,
         attribute,
         other_size,
@@ -173,7 +194,8 @@ def test_ctrl_c_at_any_line(
         pytest.skip("it is interrupted in its own constructors then")
     policy = {"on_failure": "replay"} if setting.backend == "process" else {}
     one_another = act is branch  # who goes on as another must be like it
-    kwargs: dict[str, Any] = {"infos": "mixed"} if act is talking_steps else {}
+    is_talking = act in (talking_steps, talking_in_parts)
+    kwargs: dict[str, Any] = {"infos": "mixed"} if is_talking else {}
     envs = make(
         [
             partial(CountingWorld, 0 if one_another else tag, history=False, **kwargs)
@@ -196,7 +218,7 @@ def test_ctrl_c_at_any_line(
                 act(watched)
         except KeyboardInterrupt:
             pass
-        while envs._pool.outstanding().size:
+        while envs._pool.post.outstanding().size:
             envs.recv(min_envs=1)
         if act is other_size:
             envs.resize(NUM_ENVS)

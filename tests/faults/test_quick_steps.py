@@ -15,7 +15,7 @@ import shoal
 from shoal import ContractError
 from shoal.engine.books import Books
 from shoal.engine.journal import Journal
-from shoal.engine.pool import Pool
+from shoal.engine.post import Post
 from shoal.testing import CountingWorld
 
 NUM_ENVS = 4
@@ -115,7 +115,7 @@ def test_a_send_that_was_interrupted_is_still_outstanding(monkeypatch: pytest.Mo
         envs.reset(seed=0)
         for _ in range(3):
             envs.step(ZERO)
-        interrupt_once(monkeypatch, Pool, "_count_sent")
+        interrupt_once(monkeypatch, Post, "_count_sent")
         with pytest.raises(KeyboardInterrupt):
             envs.send(np.array([3, 3]), env_ids=[0, 1])
         with pytest.raises(ContractError, match="were sent and not received"):

@@ -54,7 +54,8 @@ def test_every_array_has_a_row_for_every_environment() -> None:
     assert [array.shape for array in rows.finals] == shapes
     assert [array.shape for array in rows.actions] == [(7,), (7, 2)]
     assert rows.rewards.shape == rows.terminations.shape == rows.truncations.shape == (2, 7)
-    assert rows.asked.shape == rows.step_ns.shape == (7,)
+    assert rows.asked.shape == (2, 7)
+    assert rows.step_ns.shape == (7,)
     assert rows.info_present.shape == (INFO_COLUMNS, 7)
 
 

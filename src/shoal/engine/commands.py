@@ -184,12 +184,14 @@ class Release:
 
 @dataclass(slots=True)
 class Step:
-    """Step all environments of the share, or those marked in `rows.asked`.
+    """Step all environments of the share, or those that are asked for.
 
-    Results go to `slot`; of those marked, each to the one that its mark says.
+    There are two lists of who is asked for (`rows.asked`): one for a step that is under way, one
+    for a step that was put ahead.
     """
 
     slot: int
+    """Where the results of all go; for a step of some, which list says who and where."""
     everyone: bool = True
     columns: Sequence[ColumnSpec] = ()
     """New info columns, to be made before anything else."""

@@ -25,9 +25,10 @@ def carry_out(pool: Pool, env_ids: Iterable[int]) -> None:
     ways: dict[tuple[int, int], tuple[Seat, Seat, list[int]]] = {}
     for env_id in env_ids:
         target, source = pool.wishes.get(env_id), pool.owner[env_id]
+        is_free = source.flight is None and pool.books.is_between_episodes(env_id)
         if target is source:
             del pool.wishes[env_id]
-        elif target is not None and pool.books.is_between_episodes(env_id):
+        elif target is not None and is_free:
             way = ways.setdefault((source.index, target.index), (source, target, []))
             way[2].append(env_id)
     for source, target, ids in ways.values():

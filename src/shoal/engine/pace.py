@@ -11,8 +11,6 @@ import numpy as np
 
 from shoal.engine.rows import Rows
 
-_NEWEST = 0.2
-"""Weight of the newest step in the mean."""
 _IN_A_ROW = 8
 _TIMES_SLOWER, _SLOW_NS = 10.0, 1_000_000
 """A slow step: so many times the median, and at least so long."""
@@ -24,24 +22,25 @@ class Pace:
     else makes any of them slow now and then."""
 
     def __init__(self, num_envs: int) -> None:
-        self._mean_ns = np.zeros(num_envs)
         self._streaks = np.zeros(num_envs, dtype=np.int64)
         """Slow steps in a row."""
+        self._any_streak = False
         self._limit_ns = np.inf
         self._looks = 0
 
     def note(self, rows: Rows, env_ids: Sequence[int]) -> bool:
         """Sent steps have been taken; whether it is time to look for slow environments."""
-        took_ns, means = rows.step_ns[env_ids], self._mean_ns[env_ids]
-        self._mean_ns[env_ids] = np.where(means > 0, means + _NEWEST * (took_ns - means), took_ns)
-        self._streaks[env_ids] = np.where(took_ns > self._limit_ns, self._streaks[env_ids] + 1, 0)
         self._looks += 1
-        return self._looks % _LOOK_EVERY == 0
+        is_time = self._looks % _LOOK_EVERY == 0
+        if is_time:
+            known = rows.step_ns[rows.step_ns > 0]
+            self._limit_ns = max(float(np.median(known)) * _TIMES_SLOWER, _SLOW_NS)
+        is_slow = rows.step_ns[env_ids] > self._limit_ns
+        if self._any_streak or is_slow.any():
+            self._streaks[env_ids] = np.where(is_slow, self._streaks[env_ids] + 1, 0)
+            self._any_streak = bool(self._streaks.any())
+        return is_time
 
     def slow(self) -> set[int]:
         """Environments whose steps take many times longer than those of most others."""
-        known = self._mean_ns[self._mean_ns > 0]
-        if not len(known):
-            return set()
-        self._limit_ns = max(float(np.median(known)) * _TIMES_SLOWER, _SLOW_NS)
         return set(np.flatnonzero(self._streaks >= _IN_A_ROW).tolist())

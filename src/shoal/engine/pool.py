@@ -18,7 +18,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from shoal.engine import moves
@@ -42,8 +41,8 @@ from shoal.engine.commands import (
 from shoal.engine.compare import check_spaces
 from shoal.engine.crew import EXIT_TIMEOUT_S, Crew
 from shoal.engine.incident import leave_construction
-from shoal.engine.pace import Pace
 from shoal.engine.plan import PoolPlan
+from shoal.engine.post import Post
 from shoal.engine.quick import Quick
 from shoal.engine.recycle import recycle
 from shoal.engine.resize import put_in_order, rearrange, resize
@@ -61,7 +60,7 @@ from shoal.errors import (
     WorkerDied,
     WorkerTimeout,
 )
-from shoal.layout import Array, Layout
+from shoal.layout import Layout
 from shoal.seeding import Seed
 
 log = logging.getLogger("shoal")
@@ -186,13 +185,9 @@ class Pool:
         self.supervisor = Supervisor(self.plan, self._crew, self.books, self.check_spaces)
         self._traffic = Traffic(self.supervisor)
         self._steps = [Step(slot) for slot in range(rows.shape.slots)]
-        self._action_objects: dict[int, Any] = {}
         self._reset_ids: list[int] | None = None
         self.wait_s = self._begun = 0.0
-        self._sent = np.zeros(self.num_envs, dtype=np.bool_)
-        self._ready = np.zeros(self.num_envs, dtype=np.bool_)
-        self._num_sent = 0
-        self._pace = Pace(self.num_envs)
+        self.post = Post(self, self._traffic)
         self._troubles: list[Exception] = []
         self._busy = threading.RLock()  # whoever was interrupted while taking it may go on
         self._is_counting = False
@@ -243,7 +238,7 @@ class Pool:
             and not self.wishes
             and not any(seat.news for seat in self.seats)
             and self.plan.policy.max_worker_rss_mb is None
-            and self._num_sent == 0
+            and self.post.num_sent == 0
         )
 
     @exclusive
@@ -303,7 +298,7 @@ class Pool:
         """
         only = self._reset_ids if env_ids is None else None
         infos = self.books.reader.infos(env_ids, only)
-        if env_ids is None and not self._num_sent:
+        if env_ids is None and not self.post.num_sent:
             return self.books.reader.observe(self.books.slots.together(), None), infos
         ids = range(self.num_envs) if env_ids is None else env_ids  # some are being written
         return self.books.reader.observe(self.books.slots.of(list(ids)), list(ids)), infos
@@ -358,12 +353,13 @@ class Pool:
         self._begun = time.perf_counter()
         for seat, command in reversed(commands):  # the first may be the caller itself
             try:
-                self._launch(seat, command)
+                self.launch(seat, command)
             except Exception:  # Ctrl-C does not wait: what was launched is settled by the next call
                 self._settle()
                 raise
 
-    def _launch(self, seat: Seat, command: Command, sent: Sequence[int] = ()) -> None:
+    def launch(self, seat: Seat, command: Command, sent: Sequence[int] = ()) -> None:
+        """Hand a command to a worker that has none."""
         self.quick.is_ready = False
         try:
             self._traffic.launch(seat, command, sent)
@@ -374,9 +370,9 @@ class Pool:
     def _free(self, seats: Iterable[Seat]) -> None:
         """Wait for what these are at, and land it."""
         for seat in seats:
-            if seat.flight is not None:
+            while seat.flight is not None:
                 self._traffic.has_answered(seat, None)
-                self._land([seat])
+                self.land([seat])
 
     @exclusive
     def await_started(self, timeout_s: float | None) -> bool:
@@ -401,20 +397,20 @@ class Pool:
         self.wait_s += time.perf_counter() - self._begun
         if self._troubles:
             self._forget()
-            self._raise_troubles()
+            self.raise_troubles()
         self._look_after_seats()
         return results
 
     def _look_after_seats(self) -> None:
         """Replace workers that have grown too large, and let environments move."""
-        with self._keeping_house():
+        with self.keeping_house():
             if self.plan.policy.max_worker_rss_mb is not None:
                 recycle(self, self.plan.policy.max_worker_rss_mb)
             if self.wishes:
                 moves.carry_out(self, list(self.wishes))
 
     @contextlib.contextmanager
-    def _keeping_house(self) -> Iterator[None]:
+    def keeping_house(self) -> Iterator[None]:
         """What nobody has asked for must not cost anyone a result: it is told, and tried again."""
         try:
             yield
@@ -431,7 +427,7 @@ class Pool:
         others, self._troubles = self._troubles, []
         try:
             results = self._land_started()
-            self._raise_troubles()
+            self.raise_troubles()
         finally:
             self._troubles = others + self._troubles
         return results
@@ -448,7 +444,7 @@ class Pool:
 
     def _forget(self) -> None:
         """Drop what came beside the rows, except for what is still to be received."""
-        self.books.reader.forget(keep=set(np.flatnonzero(self._ready).tolist()))
+        self.books.reader.forget(keep=self.post.ready())
 
     @contextlib.contextmanager
     def rearranging(self) -> Iterator[None]:
@@ -465,13 +461,6 @@ class Pool:
         with self.rearranging():
             put_in_order(self)
 
-    def waiting(self) -> set[int]:
-        """Environments that were sent and that no worker is at."""
-        self._ready &= self._sent
-        self._count_sent()
-        flying = {i for seat in self.seats if seat.flight is not None for i in seat.flight.sent}
-        return set(np.flatnonzero(self._sent & ~self._ready).tolist()) - flying
-
     def _started(self) -> list[Seat]:
         """Seats whose flights belong to a call for all, not to `send`."""
         return [seat for seat in self.seats if seat.flight is not None and not seat.flight.sent]
@@ -481,13 +470,11 @@ class Pool:
         seats, results = self._started(), {}
         flights = [seat.flight for seat in seats if seat.flight is not None]
         self._traffic.await_all(seats)
-        self._land(seats)
+        self.land(seats)
         for flight in flights:
             for reply in flight.replies:
                 results.update(reply.results)
-        for seat in seats:
-            if seat.queued:
-                self._dispatch(seat)
+        self.post.dispatch(seats)
         return results
 
     # --- first come, first served -----------------------------------------------------------
@@ -499,98 +486,28 @@ class Pool:
         self._settle()
         if self.together > 1:
             self._check_together(env_ids)
-        objects = self.books.actions.write(env_ids, actions, self.books.resets_next)
-        for seat, part in self.by_seat(objects or {}):
-            seat.worker.prepare(Step(0, False, (), part))
-        for env_id in self._action_objects.keys() & set(env_ids):
-            del self._action_objects[env_id]
-        self._action_objects.update(objects or {})
-        self._sent[list(env_ids)] = True
-        self._count_sent()
-        for seat, ids in reversed(self.by_seat(dict.fromkeys(env_ids))):
-            seat.queued.extend(ids)
-            if seat.flight is None:
-                self._dispatch(seat)
+        self.post.send(env_ids, actions)
 
     @exclusive
     def recv(self, min_envs: int | None, timeout_s: float | None) -> Batch:
         """Everything that is ready, once at least `min_envs` are; TimeoutError loses nothing."""
         self._check_open("recv")
         self._settle()
-        self._raise_troubles()
-        if self._num_sent == 0:
+        self.raise_troubles()
+        num_sent = self.post.num_sent
+        if num_sent == 0:
             raise ContractError("recv: nothing was sent. Call send(actions, env_ids) first.")
-        min_envs = self._num_sent if min_envs is None else min_envs
-        if not 1 <= min_envs <= self._num_sent:
+        min_envs = num_sent if min_envs is None else min_envs
+        if not 1 <= min_envs <= num_sent:
             raise ContractError(
-                f"recv: waiting for {min_envs} environments, but {self._num_sent} are outstanding. "
-                f"Ask for 1 to {self._num_sent}."
+                f"recv: waiting for {min_envs} environments, but {num_sent} are outstanding. "
+                f"Ask for 1 to {num_sent}."
             )
-        begun = time.perf_counter()
-        try:
-            self._await_ready(min_envs, None if timeout_s is None else begun + timeout_s)
-        finally:
-            self.wait_s += time.perf_counter() - begun
-        ids = np.flatnonzero(self._ready)
-        self._sent[ids] = False
-        self._ready[ids] = False
-        self._count_sent()
-        env_ids = ids.tolist()
-        return self.books.reader.collect_some(self.books.slots.of(env_ids), env_ids)
-
-    def outstanding(self) -> Array:
-        """Ids of the environments that were sent and not received."""
-        return np.flatnonzero(self._sent)
-
-    def _await_ready(self, min_envs: int, deadline: float | None) -> None:
-        while True:
-            for seat in list(self.seats):
-                if seat.flight is not None and self._traffic.has_answered(seat, 0.0):
-                    self._land([seat])
-                    if not self._troubles:
-                        self._move_from(seat)
-                    self._dispatch(seat)
-            self._raise_troubles()
-            if (ready := int(self._ready.sum())) >= min_envs:
-                return
-            left = 1.0 if deadline is None else deadline - time.perf_counter()
-            if left <= 0:
-                raise TimeoutError(
-                    f"recv: {ready} of {min_envs} environments were ready in time. "
-                    "Nothing is lost: call recv again."
-                )
-            self.backend.listen(left, self._any_answered)
-
-    def _move_from(self, seat: Seat) -> None:
-        """Let environments of an idle worker change seats; what waited for them goes along."""
-        with self._keeping_house():
-            if self.plan.policy.max_worker_rss_mb is not None:
-                recycle(self, self.plan.policy.max_worker_rss_mb)
-            if not self.wishes:
-                return
-            moves.carry_out(self, [i for i in seat.env_ids if i in self.wishes])
-        for other in self.seats:
-            if other.flight is None:
-                self._dispatch(other)
-
-    def _any_answered(self) -> bool:
-        flying = [seat for seat in self.seats if seat.flight is not None]
-        return any(self._traffic.has_answered(seat, 0.0) for seat in flying)
-
-    def _dispatch(self, seat: Seat) -> None:
-        """Let an idle worker step whatever waits for it."""
-        ids = seat.queued
-        if not ids:
-            return
-        seat.queued = []
-        slot = self.books.ask(seat, ids)
-        waiting = self._action_objects
-        objects = {i: waiting[i] for i in ids if i in waiting} if waiting else None
-        self._launch(seat, self._step_command(seat, slot, objects, everyone=False), ids)
+        return self.post.recv(min_envs, timeout_s)
 
     # --- one command at a time per worker ---------------------------------------------------
 
-    def _land(self, seats: Sequence[Seat]) -> None:
+    def land(self, seats: Sequence[Seat]) -> None:
         """Take what workers have answered and write it down; what went wrong is kept for later.
 
         A flight is over when all of that is done: what Ctrl-C breaks off here is done once more.
@@ -605,10 +522,11 @@ class Pool:
             self.books.record_again(landed)
         else:
             self.books.record(landed, self.supervisor)
-        for seat, flight in landed:
-            if flight.sent:
-                self._come_back(flight)
-            seat.flight = None
+        sent = [flight for _, flight in landed if flight.sent]
+        if sent:
+            self.post.come_back(sent)
+        for seat, _ in landed:
+            seat.land()
 
     def _take_in(self, seat: Seat, flight: Flight) -> None:
         if flight.trouble is not None:
@@ -623,37 +541,16 @@ class Pool:
             self._troubles += [self.supervisor.error_of(seat, one) for one in failures]
             flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
         if flight.sent and flight.failed:
-            self._give_up(flight.failed.intersection(flight.sent))
+            self.post.give_up(flight.failed.intersection(flight.sent))
 
     def _fail(self, seat: Seat, flight: Flight) -> None:
         """A command came to nothing for all that it was for; what was done before still counts."""
         flight.failed = set(flight.sent or seat.env_ids)
         if self.supervisor.is_lost(seat, flight):
-            self._give_up(seat.queued)
+            self.post.give_up(seat.queued)
             seat.queued = []
         elif type(flight.command) is Step:
             self.books.distrust(list(flight.failed))  # they may well have taken it
-
-    def _give_up(self, env_ids: Iterable[int]) -> None:
-        """These were sent and will never be received."""
-        ids = list(env_ids)
-        self._sent[ids] = self._ready[ids] = False
-        self._count_sent()
-
-    def _count_sent(self) -> None:
-        self._num_sent = int(np.count_nonzero(self._sent))
-
-    def _come_back(self, flight: Flight) -> None:
-        """Steps that were sent can be received."""
-        self._ready[[i for i in flight.sent if i not in flight.failed]] = True
-        if len(self.seats) > 1 and self.together == 1:
-            self._watch_pace(flight)
-
-    def _watch_pace(self, flight: Flight) -> None:
-        is_time = self._pace.note(self.books.rows, [*flight.sent])
-        if is_time and not self._troubles and (slow := self._pace.slow()):
-            with self._keeping_house():
-                moves.set_apart(self, slow)
 
     def _absorb(self, reply: Reply) -> None:
         columns = self.books.reader.absorb(reply)
@@ -676,18 +573,21 @@ class Pool:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _step_command(
-        self, seat: Seat, slot: int, objects: dict[int, Any] | None, everyone: bool = True
-    ) -> Step:
+    def _step_command(self, seat: Seat, slot: int, objects: dict[int, Any] | None) -> Step:
         news = seat.news
-        if everyone and not news and objects is None:
+        if not news and objects is None:
             return self._steps[slot]
         seat.news = []
         if objects is not None:
             objects = {i: objects[i] for i in seat.env_ids if i in objects}
-        return Step(slot, everyone, tuple(news), objects)
+        return Step(slot, True, tuple(news), objects)
 
-    def _raise_troubles(self) -> None:
+    @property
+    def has_troubles(self) -> bool:
+        """Whether something has gone wrong that the caller was not told yet."""
+        return bool(self._troubles)
+
+    def raise_troubles(self) -> None:
         """Raise the first of what went wrong, with the others told beside it."""
         if not self._troubles:
             return
@@ -725,12 +625,12 @@ class Pool:
 
     def _check_idle(self, env_ids: Sequence[int] | None, what: str) -> None:
         self._check_open(what)
-        if not self._num_sent:
+        if not self.post.num_sent:
             return
-        busy = self.outstanding() if env_ids is None else np.asarray(env_ids)[self._sent[env_ids]]
-        if len(busy):
+        busy = self.post.among(range(self.num_envs) if env_ids is None else env_ids)
+        if busy:
             raise ContractError(
-                f"{what}: environments {_some(busy.tolist())} were sent and not received yet. "
+                f"{what}: environments {_some(busy)} were sent and not received yet. "
                 "Receive them first."
             )
 
@@ -767,9 +667,7 @@ class Pool:
         """Go on with these books, which are for another number of environments."""
         count = books.num_envs
         self.books = self.supervisor.books = books
-        self._pace = Pace(count)
-        self._sent = np.zeros(count, dtype=np.bool_)
-        self._ready = np.zeros(count, dtype=np.bool_)
+        self.post.adopt(count)
         self.settled = {env_id for env_id in self.settled if env_id < count}
         self.supervisor.forget_from(count)
         self.num_envs = count  # last: until then it is not done

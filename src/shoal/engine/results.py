@@ -107,17 +107,18 @@ class Reader:
             self._add_finals(np.flatnonzero(ended), None, infos)
         return observations(), rewards(), terminations(), truncations(), infos
 
-    def collect_some(self, slots: Any, env_ids: Sequence[int]) -> Batch:
-        """The results of a step of these environments, each in its slot."""
-        rows = self._rows
+    def collect_some(self, slots: Any, numbers: Array) -> Batch:
+        """The results of a step of the environments with these numbers, each in its slot."""
+        rows, env_ids = self._rows, numbers.tolist()
         arrays = (rows.rewards, rows.terminations, rows.truncations)
-        rewards, terminations, truncations = [array[slots, env_ids] for array in arrays]
-        infos, self.tally.steps = self.infos(env_ids), self.tally.steps + len(env_ids)
-        ended = np.flatnonzero(terminations | truncations)
-        if self._keeps_finals and len(ended):
-            self._add_finals(ended, env_ids, infos)
+        rewards, terminations, truncations = [array[slots, numbers] for array in arrays]
+        infos = self.infos(env_ids) if self._odd or self._columns else {}
+        self.tally.steps += len(env_ids)
+        if self._keeps_finals:
+            ended = np.flatnonzero(terminations | truncations)
+            if len(ended):
+                self._add_finals(ended, env_ids, infos)
         observations = self.observe(slots, env_ids)
-        numbers = np.asarray(env_ids)
         return Batch(observations, rewards, terminations, truncations, infos, numbers)
 
     def infos(

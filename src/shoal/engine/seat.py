@@ -54,8 +54,10 @@ class Seat:
     worker: Worker
     env_ids: Sequence[int]
     flight: Flight | None = None
+    ahead: Flight | None = None
+    """A step that was put ahead: it is the flight as soon as that has landed."""
     queued: list[int] = field(default_factory=list)
-    """Sent environments that wait until the worker is free."""
+    """Sent environments that wait until the worker takes more."""
     news: list[ColumnSpec] = field(default_factory=list)
     """Info columns that the worker has not been told of."""
     failures: int = 0
@@ -70,3 +72,22 @@ class Seat:
     """The memory of its worker when that was first told."""
     patience_s: float = 0.0
     """How long a recovery may wait before it gives the word back."""
+
+    def land(self) -> None:
+        """The flight is over; what was put ahead takes its place.
+
+        Safe to do again where Ctrl-C breaks it off.
+        """
+        if self.ahead is not None and self.ahead is not self.flight:
+            self.worker.go_on()
+            self.flight = self.ahead
+        else:
+            self.flight = None
+        self.ahead = None
+
+    def call_back(self) -> None:
+        """What was put ahead was not begun, and waits again."""
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None and ahead is not self.flight:
+            self.worker.call_back()
+            self.queued[:0] = ahead.sent

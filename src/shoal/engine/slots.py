@@ -25,7 +25,7 @@ class Slots:
         """The slot of the latest results of all environments together."""
         self._each: Array | None = None
 
-    def of(self, env_ids: Sequence[int] | None) -> Any:
+    def of(self, env_ids: Sequence[int] | Array | None) -> Any:
         """Where the latest results of environments are: a number, or one for each."""
         if self._each is None or env_ids is None:
             return self.common

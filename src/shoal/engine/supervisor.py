@@ -147,7 +147,7 @@ class Supervisor:
             flight.was_retried = True
         flight.command = self._again(command)
         if isinstance(command, Step) and not command.everyone:
-            self.books.ask(seat, flight.sent)
+            self.books.ask(seat, flight.sent, command.slot)
         seat.worker.put(flight.command)
 
     def _again(self, command: Command) -> Command:
@@ -241,8 +241,9 @@ class Supervisor:
             seat.worker.put(again)
             return
         assert isinstance(command, Step)
-        self.books.ask(seat, env_ids)
-        seat.worker.put(replace(command, everyone=False, columns=()))
+        again = Step(1 - command.slot, everyone=False, objects=command.objects)  # the other list
+        self.books.ask(seat, env_ids, again.slot)
+        seat.worker.put(again)
 
     # --- both -------------------------------------------------------------------------------
 

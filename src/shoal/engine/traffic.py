@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from shoal.engine.commands import Command
+from shoal.engine.commands import Command, Step
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.supervisor import Supervisor
 from shoal.errors import WorkerError
@@ -35,12 +35,39 @@ class Traffic:
                     self._supervisor.books.distrust(seat.env_ids)
             raise
 
+    def launch_ahead(self, seat: Seat, command: Step, sent: Sequence[int]) -> None:
+        """Hand a worker a step of some that follows its flight."""
+        try:
+            seat.ahead = Flight(command, sent)
+            seat.worker.put_ahead(command)
+        except BaseException:
+            if not seat.worker.is_put_ahead():
+                seat.ahead = None
+            raise
+
     def await_all(self, seats: Sequence[Seat]) -> None:
         """Wait for all of these, looking after each of them all the time."""
         for k, seat in enumerate(seats):
             while not self.has_answered(seat, LOOK_AROUND_S):
                 for other in seats[k + 1 :]:
                     self.has_answered(other, 0.0)
+
+    def land_quietly(self, seat: Seat) -> bool:
+        """Whether a flight can be landed without more ado: it is done and there is no reply."""
+        flight = seat.flight
+        if flight is None or flight.landed or flight.recovery is not None:
+            return False
+        flight.landed = seat.worker.take_quietly()
+        return flight.landed
+
+    def has_news(self, seat: Seat) -> bool:
+        """Whether a flight, or what was put ahead of it, is over now; costs next to nothing."""
+        flight = seat.flight
+        if flight is None or flight.landed:
+            return seat.ahead is not None and seat.worker.is_idle()
+        if flight.recovery is not None:
+            return self.has_answered(seat, 0.0)
+        return seat.worker.has_answered()
 
     def has_answered(self, seat: Seat, timeout_s: float | None) -> bool:
         """Whether a worker has answered, or never will: then, too, its flight can be landed."""
@@ -64,11 +91,15 @@ class Traffic:
             if not seat.worker.wait(timeout_s):
                 return False
             reply = seat.worker.take()
+            if reply is not None:
+                seat.call_back()
         except WorkerError as death:
+            seat.call_back()
             flight.start_over()
             flight.recovery, flight.cause = self._supervisor.recover(seat, death), death
             return True
         except Exception as trouble:
+            seat.call_back()
             flight.trouble, flight.landed = trouble, True
             return True
         if reply is not None and not any(reply is known for known in flight.replies):

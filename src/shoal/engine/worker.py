@@ -17,7 +17,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -52,9 +52,10 @@ from shoal.engine.commands import (
 from shoal.engine.infos import Columns, InfoWriter
 from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError, shown
-from shoal.layout import NO_SUCH_ROW
+from shoal.layout import NO_SUCH_ROW, Array
 
 REFUSED_CALLS = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
+_MOST_PARTIES = 64
 _CALL_DIRECTLY = "Trying to call function `{0}` with `call`, use `{0}` directly instead."
 
 
@@ -79,6 +80,20 @@ class Manner:
     """Whether the mark says when each step began."""
 
 
+class Party(NamedTuple):
+    """Environments of a share that are stepped together, and where their results go."""
+
+    cells: list[Any]
+    lanes: list[Lane]
+    where: Any
+    """Their rows: a slice, or an array of numbers."""
+    slots: Any
+    """One for all, or an array."""
+    slot_of: dict[int, int]
+    numbers: Numbers | None
+    """Their actions, if these are single numbers that lie together."""
+
+
 class Share:
     """The environments of one worker: none at first."""
 
@@ -95,6 +110,8 @@ class Share:
         self._rows: Rows | None = None
         self._desk: Desk | None = None
         self._lanes: list[list[Lane]] = []
+        self._parties: dict[bytes, Party] = {}
+        """Some of those who were asked for together, by what the list says."""
         self._flagged: set[int] = set()
         """The slots in which flags of these environments may be set."""
         self.has_ended = False
@@ -110,7 +127,7 @@ class Share:
             self.reply.failures.append(failure_of(error))
             for cell in closed:
                 cell.shut()
-            self._lanes = []
+            self._lanes, self._parties = [], {}
             return
         for cell in cells:
             self._cell_of.update(dict.fromkeys(cell.env_ids, cell))
@@ -143,7 +160,7 @@ class Share:
         """Where actions and rewards of all environments of this share lie together, if they do."""
         rows, where = self.rows, self._all
         self._flagged.update(range(rows.shape.slots))  # others may have left something
-        self._lanes = []
+        self._lanes, self._parties = [], {}
         self._put_rewards: list[Callable[..., None]] = []
         self._numbers: Numbers | None = None
         if self.env_ids and isinstance(where, slice):
@@ -151,8 +168,13 @@ class Share:
             pack = struct.Struct(f"{len(self.env_ids)}d").pack_into
             places = [rows.rewards[slot, where].data.cast("B") for slot in range(rows.shape.slots)]
             self._put_rewards = [functools.partial(pack, place, 0) for place in places]
-            if rows.shape.action.is_plain and rows.actions and rows.actions[0].ndim == 1:
-                self._numbers = Numbers(rows.shape.action.arrays[0], rows.actions[0][where])
+            self._numbers = self._numbers_of(where)
+
+    def _numbers_of(self, where: slice) -> Numbers | None:
+        layout, actions = self.rows.shape.action, self.rows.actions
+        if layout.is_plain and actions and actions[0].ndim == 1:
+            return Numbers(layout.arrays[0], actions[0][where])
+        return None
 
     def attach(self, command: Attach) -> None:
         """Give every cell its row. From here on environments can be stepped."""
@@ -266,7 +288,8 @@ class Share:
             rewards = self._step_batched(self.cells, command, {})
         else:
             lanes = self._lanes or self._lay_lanes()
-            rewards = self._step_each(lanes[slot], self._actions(command, self._all))
+            actions = self._actions(command, self._all, self._numbers, self.env_ids)
+            rewards = self._step_each(lanes[slot], actions)
         self.has_ended = slot in self._flagged
         if self._put_rewards:
             self._put_rewards[slot](*rewards)
@@ -280,17 +303,20 @@ class Share:
         return self._lanes
 
     def _step_some(self, command: Step) -> None:
-        cells, where, slots = self._asked_cells()
+        party, rows = self._asked(command.slot), self.rows
+        where, slots = party.where, party.slots
         self._infos.clear(where)
         self._take_back_flags(slots, where)
         if self._is_batched:
-            rewards = self._step_batched(cells, command, dict(zip(where, slots, strict=True)))
+            rewards = self._step_batched(party.cells, command, party.slot_of)
         else:
-            lanes = [cell.lane(slot) for cell, slot in zip(cells, slots, strict=True)]
             stamps: list[int] = []
-            rewards = self._step_each(lanes, _stamping(self._actions(command, where), stamps))
-            self.rows.step_ns[where] = np.diff(stamps, append=time.monotonic_ns())
-        self.rows.rewards[slots, where] = rewards
+            actions = self._actions(command, where, party.numbers, party.slot_of)
+            rewards = self._step_each(party.lanes, _stamping(actions, stamps))
+            stamps.append(time.monotonic_ns())
+            times_ns = np.array(stamps)
+            rows.step_ns[where] = times_ns[1:] - times_ns[:-1]
+        rows.rewards[slots, where] = rewards
 
     def _take_back_flags(self, slots: Any, where: Any) -> None:
         self.rows.terminations[slots, where] = self.rows.truncations[slots, where] = False
@@ -350,25 +376,40 @@ class Share:
             rewards += [0.0] * len(cell.env_ids) if done is None else done
         return rewards
 
-    def _asked_cells(self) -> tuple[list[Any], list[int], list[int]]:
-        """Those that are asked for, their numbers, and the slot of each one's results."""
-        asked = self.rows.asked[self._all]
-        (positions,) = asked.nonzero()
-        env_ids, slots = self._ids[positions].tolist(), (asked[positions] - 1).tolist()
-        cells = dict.fromkeys(self._cell_of[env_id] for env_id in env_ids)
-        return list(cells), env_ids, slots
+    def _asked(self, which: int) -> Party:
+        """Those that are on this list. Often they are the same again: then nothing is made anew."""
+        asked = self.rows.asked[which, self._all]
+        party = self._parties.get(said := asked.tobytes())
+        if party is None:
+            if len(self._parties) == _MOST_PARTIES:
+                self._parties.clear()
+            party = self._parties[said] = self._gather_party(asked)
+        return party
 
-    def _actions(self, command: Step, where: Any) -> list[Any]:
+    def _gather_party(self, asked: Array) -> Party:
+        (positions,) = asked.nonzero()
+        where: Any = self._ids[positions]
+        slots: Any = asked[positions] - np.uint8(1)
+        slot_of = dict(zip(where.tolist(), slots.tolist(), strict=True))
+        cells = list(dict.fromkeys(self._cell_of[env_id] for env_id in slot_of))
+        lanes = [] if self._is_batched else [cell.lane(slot_of[cell.env_ids[0]]) for cell in cells]
+        numbers = None
+        if where[-1] - where[0] + 1 == len(where) and len({*slot_of.values()}) == 1:
+            where, slots = slice(where[0], where[-1] + 1), int(slots[0])
+            numbers = self._numbers_of(where)
+        return Party(cells, lanes, where, slots, slot_of, numbers)
+
+    def _actions(
+        self, command: Step, where: Any, numbers: Numbers | None, env_ids: Iterable[int]
+    ) -> list[Any]:
         """One action per environment, each its own: nothing the caller may still overwrite."""
-        if self._numbers is not None and command.objects is None and command.everyone:
-            return self._numbers.each()
-        layout, actions = self.rows.shape.action, self.rows.actions
-        arrays = [array[where].copy() for array in actions]
+        if numbers is not None and command.objects is None:
+            return numbers.each()
+        arrays = [array[where].copy() for array in self.rows.actions]
         objects = None
         if command.objects is not None:
-            env_ids = self.env_ids if command.everyone else where
             objects = [command.objects.get(env_id) for env_id in env_ids]
-        return each_action(layout, arrays, objects)
+        return each_action(self.rows.shape.action, arrays, objects)
 
     def _joint_action(self, cell: BatchedCell, command: Step) -> Any:
         layout = self.rows.shape.action

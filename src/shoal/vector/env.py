@@ -144,7 +144,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         nothing is lost.
         """
         if min_envs is None and self._batch_size is not None:
-            min_envs = min(self._batch_size, max(1, len(self._pool.outstanding())))
+            min_envs = min(self._batch_size, max(1, self._pool.post.num_sent))
         return self._pool.recv(min_envs, timeout_s)
 
     def resize(
@@ -219,9 +219,11 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
             return list(range(self.num_envs))
         if isinstance(env_ids, int | np.integer):
             env_ids = [int(env_ids)]
-        ids = [operator.index(env_id) for env_id in env_ids]
-        wrong = [i for i in ids if not 0 <= i < self.num_envs]
-        if wrong or len(set(ids)) < len(ids) or not ids:
+        if type(env_ids) is np.ndarray and env_ids.dtype == np.int64 and env_ids.ndim == 1:
+            ids: list[int] = env_ids.tolist()
+        else:
+            ids = [operator.index(env_id) for env_id in env_ids]
+        if not ids or min(ids) < 0 or max(ids) >= self.num_envs or len(set(ids)) < len(ids):
             raise ContractError(
                 f"env_ids are {shown(ids)}; expected different numbers "
                 f"from 0 to {self.num_envs - 1}."

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine.commands import Build, Command, Failure, Place, Reply
+from shoal.engine.commands import Build, Command, Failure, Place, Reply, Step
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Manner
 
@@ -40,6 +40,10 @@ class Worker(Protocol):
     """The caller's end of a worker. Between `put` and `take` it is busy; one command at a time."""
 
     pid: int | None
+    is_caller: bool
+    """Whether commands are carried out where they are put."""
+    takes_ahead: bool
+    """Whether a step can be handed over while another command is under way."""
 
     def prepare(self, command: Command) -> None:
         """Do what may be refused about a `put`, so that this is not refused any more."""
@@ -49,6 +53,30 @@ class Worker(Protocol):
 
     def break_off(self) -> bool:
         """A `put` was interrupted halfway: whether there is an answer, or a death, to wait for."""
+
+    def put_ahead(self, command: Step) -> None:
+        """Hand over a step of some that it begins by itself when the command under way is done.
+
+        If it has a reply to that, it does not: then this can be called back.
+        """
+
+    def is_put_ahead(self) -> bool:
+        """A `put_ahead` was interrupted: whether it was handed over, after all."""
+
+    def go_on(self) -> None:
+        """The command under way was taken, without a reply: what was put ahead is under way."""
+
+    def call_back(self) -> None:
+        """Take back what was put ahead, after a reply, or a death."""
+
+    def has_answered(self) -> bool:
+        """Whether there is an answer to the command under way; does not ask whether it lives."""
+
+    def take_quietly(self) -> bool:
+        """`wait` and `take` at no cost, if it has answered and there is no reply."""
+
+    def is_idle(self) -> bool:
+        """The same of whatever was put ahead."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether it has answered, waiting at most so long; raises where it never will."""

@@ -1,12 +1,36 @@
-"""What the backends inside this process share: replies made one's own."""
+"""What the backends inside this process share: replies made one's own, and nothing ahead."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-from shoal.engine.commands import Reply
+from shoal.engine.commands import Reply, Step
 from shoal.engine.infos import OddInfo
+
+
+class NothingAhead:
+    """A worker that takes one command at a time and nothing ahead."""
+
+    takes_ahead = False
+
+    def put_ahead(self, command: Step) -> None:
+        assert self.takes_ahead
+
+    def is_put_ahead(self) -> bool:
+        return False
+
+    def take_quietly(self) -> bool:
+        return False
+
+    def is_idle(self) -> bool:
+        return True
+
+    def go_on(self) -> None:
+        pass
+
+    def call_back(self) -> None:
+        pass
 
 
 def own(reply: Reply) -> Reply:

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal.engine.backends import Terms
-from shoal.engine.backends.local import own
+from shoal.engine.backends.local import NothingAhead, own
 from shoal.engine.commands import Build, Command, Failure, Place, Reply, Step, place_of
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, execute
 
 
-class SerialWorker:
+class SerialWorker(NothingAhead):
     """Executes a command where it is put."""
 
     pid: int | None = None
+    is_caller = True
 
     def __init__(self, terms: Terms) -> None:
         # Exception only: Ctrl-C in the middle of a step is the user's, not the environment's.
@@ -32,6 +33,9 @@ class SerialWorker:
 
     def break_off(self) -> bool:
         return False
+
+    def has_answered(self) -> bool:
+        return True
 
     def wait(self, timeout_s: float | None = None) -> bool:
         return True

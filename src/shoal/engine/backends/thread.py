@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal.engine.backends import Terms
-from shoal.engine.backends.local import own
+from shoal.engine.backends.local import NothingAhead, own
 from shoal.engine.commands import Build, Command, Failure, Place, Reply, Step, place_of
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.worker import Share, serve
@@ -38,10 +38,11 @@ class _Signal:
         return self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
 
-class ThreadWorker:
+class ThreadWorker(NothingAhead):
     """A thread with its share; the channel of its serve loop is this object too."""
 
     pid: int | None = None
+    is_caller = False
 
     def __init__(self, number: int, terms: Terms, bell: threading.Event) -> None:
         self._number, self._bell = number, bell
@@ -94,8 +95,11 @@ class ThreadWorker:
         self._go.set()
         return self._num_asked != self._num_taken
 
+    def has_answered(self) -> bool:
+        return self._num_answered == self._num_asked or self._error is not None
+
     def wait(self, timeout_s: float | None = None) -> bool:
-        if self._error is None and not self._has_answered(timeout_s):
+        if self._error is None and not self._await_answer(timeout_s):
             return False
         if self._error is not None:
             raise WorkerDied(
@@ -106,7 +110,7 @@ class ThreadWorker:
             ) from self._error
         return True
 
-    def _has_answered(self, timeout_s: float | None) -> bool:
+    def _await_answer(self, timeout_s: float | None) -> bool:
         if self._num_answered == self._num_asked:
             if self._num_taken != self._num_asked:
                 self._done.wait(_ON_THE_WAY_S)
@@ -124,7 +128,7 @@ class ThreadWorker:
         self.put(Step(slot))
 
     def end_step(self) -> bool | None:
-        if self._error is not None or not self._has_answered(_MOMENT_S):
+        if self._error is not None or not self._await_answer(_MOMENT_S):
             return None
         if self._reply is not None:
             self._done.set()  # for `wait`, to which it is left

@@ -53,8 +53,8 @@ def _open(backend: str, course: Course) -> Session:
     return VectorSession(envs, _note(envs) if backend == "auto" else "")
 
 
-def _open_first_ready(course: Course) -> Session:
-    envs = _make("process", course, batch_size=max(1, course.num_envs // 2))
+def _open_first_ready(backend: str, course: Course) -> Session:
+    envs = _make(backend, course, batch_size=max(1, course.num_envs // 2))
     return FirstReady(envs, "")
 
 
@@ -72,5 +72,6 @@ BACKENDS = ("auto", "serial", "thread", "process", "hybrid")
 
 CONTESTANTS = (
     *(Contestant(f"shoal {name}", partial(_open, name), family="shoal") for name in BACKENDS),
-    Contestant("shoal first-ready", _open_first_ready, family="shoal"),
+    Contestant("shoal first-ready", partial(_open_first_ready, "process"), family="shoal"),
+    Contestant("shoal first-ready hybrid", partial(_open_first_ready, "hybrid"), family="shoal"),
 )

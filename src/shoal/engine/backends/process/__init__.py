@@ -44,7 +44,7 @@ from shoal.engine.parcel import Parcel, Store, pack
 from shoal.engine.registry import registered
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.server import Server
-from shoal.engine.signals import Semaphore
+from shoal.engine.signals import Semaphore, Spin
 from shoal.errors import ConfigError, WorkerTimeout
 
 SPIN_S = 1e-3
@@ -79,6 +79,8 @@ class ProcessBackend:
         """Who was given each block of the header last."""
         self._bell: Semaphore | None = None
         self._registry: Parcel | None = None
+        self._spin = Spin(0.0)
+        """Of whoever listens to all workers."""
 
     def launch(self, builds: Sequence[Build], started: Callable[[ProcessWorker], None]) -> None:
         # First what may be refused, then the first process.
@@ -125,6 +127,7 @@ class ProcessBackend:
         # Spinning pays only while everyone has a core of its own.
         num_processes = assignment.num_workers - self._num_own
         spin_s = SPIN_S if num_processes < usable_cores() else 0.0
+        self._spin = Spin(spin_s)
         block = self._free_block(assignment.worker, header)
         signals = WorkerSignals(header, block, spin_s)
         order = Order(
@@ -210,11 +213,17 @@ class ProcessBackend:
         if self._bell is None:
             time.sleep(min(timeout_s, _POLL_S))
             return
+        begun, spin = time.perf_counter(), self._spin
+        end = begun + min(spin.now_s, timeout_s)
+        while time.perf_counter() < end:
+            if look():
+                return
         common = self._header.common
         common[LISTENING] = 1
         if not look():
             self._bell.acquire(True, min(timeout_s, PARK_S))
         common[LISTENING] = 0
+        spin.learn(time.perf_counter() - begun)
 
     def close(self) -> None:
         if self._server is not None:

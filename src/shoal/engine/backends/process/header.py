@@ -5,16 +5,20 @@ from __future__ import annotations
 from shoal.engine.signals import SEMAPHORE_BYTES
 
 WORDS = 16
-COMMAND, ANSWER, BUSY_NS, RESIDENT_KB = range(4, 8)
+COMMAND, ANSWER, BUSY_NS, RESIDENT_KB, AHEAD = range(4, 9)
 """Words of a worker; the first ones are its mark.
 
 COMMAND is written by the caller only: the number of the command, times 8, plus what it is. ANSWER
 is written by the worker only: the number of the command that it has carried out, times 4, plus what
 there is to say. These numbers tell what there is to do; a semaphore only wakes whoever waits. A
 signal that goes with an interrupted wait, or comes twice, changes nothing.
+
+AHEAD is like COMMAND: a step of some that is to follow the command under way. The worker begins it
+by itself, unless it has a reply to that command: then it waits for COMMAND, and what was put ahead
+can be taken back.
 """
 STEP_ALL, STEP_SOME, MESSAGE, END = 0, 2, 4, 6
-"""What a command is: to the kinds of step the slot of the results is added."""
+"""What a command is: to the kinds of step `Step.slot` is added."""
 HAS_ENDED, HAS_REPLY = 1, 2
 """What an answer says: in a step of all an episode has ended; a reply follows in the pipe."""
 LISTENING = 0

@@ -17,6 +17,7 @@ import cloudpickle
 
 from shoal.engine import launch
 from shoal.engine.backends.process.header import (
+    AHEAD,
     ANSWER,
     BUSY_NS,
     COMMAND,
@@ -125,6 +126,8 @@ class SignalChannel:
         self._spin = Spin(order.spin_s)
         self._number = 0
         """Of the command that is being carried out."""
+        self._goes_on = True
+        """Whether the caller need not hear of that before the next one is begun."""
         self.log_records: list[logging.LogRecord] = []
         self.share: Share | None = None
 
@@ -140,12 +143,14 @@ class SignalChannel:
                     os._exit(1)
                 continue
             command = words[COMMAND]  # once: it may be changed meanwhile
-            what = command & 7
-            if what == END:
+            if command & 7 == END:
                 return None
-            if command >> 3 != number_answered(words):
+            number = number_answered(words) + 1
+            if command >> 3 != number and self._goes_on:
+                command = words[AHEAD]
+            if command >> 3 == number:
                 break
-        self._number = command >> 3
+        self._number, what = number, command & 7
         if what == MESSAGE:
             return self._unwrapped(pickle.loads(self._pipe.recv_bytes()))
         return self._steps[what]
@@ -180,6 +185,7 @@ class SignalChannel:
             self._next_look = time.monotonic() + _LOOK_AT_MEMORY_S
             words[RESIDENT_KB] = resident_kb()
         payload = None if reply is None else dump_reply(reply)
+        self._goes_on = payload is None
         share.rest()
         said = HAS_ENDED if share.has_ended else 0
         words[ANSWER] = self._number << 2 | said | (0 if payload is None else HAS_REPLY)

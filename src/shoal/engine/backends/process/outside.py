@@ -19,6 +19,7 @@ import cloudpickle
 
 from shoal.engine.backends import CLOSE_TIMEOUT_S, Terms
 from shoal.engine.backends.process.header import (
+    AHEAD,
     ANSWER,
     BUSY_NS,
     COMMAND,
@@ -30,7 +31,6 @@ from shoal.engine.backends.process.header import (
     STEP_ALL,
     STEP_SOME,
     Header,
-    number_answered,
     number_asked,
 )
 from shoal.engine.backends.process.inside import (
@@ -168,6 +168,8 @@ class WorkerSignals:
 class ProcessWorker:
     """The caller's end of a worker process. From its start on it is busy with its first `Build`."""
 
+    is_caller, takes_ahead = False, True
+
     def __init__(
         self,
         assignment: Assignment,
@@ -260,33 +262,62 @@ class ProcessWorker:
             self._go.release()
         return True
 
+    def put_ahead(self, command: Step) -> None:
+        self._words[AHEAD] = _next(self._words[COMMAND], STEP_SOME + command.slot)
+        self._go.release()
+
+    def is_put_ahead(self) -> bool:
+        if self._words[AHEAD] >> 3 <= number_asked(self._words):
+            return False
+        self._go.release()  # it may not have been told
+        return True
+
+    def go_on(self) -> None:
+        self._words[COMMAND] = max(self._words[COMMAND], self._words[AHEAD])
+
+    def call_back(self) -> None:
+        self._words[AHEAD] = 0
+
     def wait(self, timeout_s: float | None = None) -> bool:
         done = self._done
-        if self._has_answered():
+        if self.has_answered():
             if self._taken != number_asked(self._words):
                 done.acquire(True, PARK_S)  # its signal is on the way, unless it has gone already
             return True
         if timeout_s == 0.0:
             return self._check()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        if done.wait(self._spin, 0.0) and self._has_answered():
+        if done.wait(self._spin, 0.0) and self.has_answered():
             return True
         while True:
             left = PARK_S if deadline is None else min(PARK_S, deadline - time.monotonic())
-            if done.acquire(True, max(left, 0.0)) and self._has_answered():
+            if done.acquire(True, max(left, 0.0)) and self.has_answered():
                 return True
             if self._check():
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
-    def _has_answered(self) -> bool:
-        return number_answered(self._words) == number_asked(self._words)
+    def has_answered(self) -> bool:
+        words = self._words
+        return bool(words[ANSWER] >> 2 >= words[COMMAND] >> 3)  # more, if it has gone on
+
+    def take_quietly(self) -> bool:
+        number, said = self._words[COMMAND] >> 3, self._words[ANSWER]
+        is_quiet = said >> 2 > number or (said >> 2 == number and not said & HAS_REPLY)
+        if not is_quiet or not self._acquire(False):
+            return False
+        self._reply, self._taken = None, number
+        return True
+
+    def is_idle(self) -> bool:
+        words = self._words
+        return bool(words[ANSWER] >> 2 >= max(words[COMMAND], words[AHEAD]) >> 3)
 
     def _check(self) -> bool:
         """Raise if this worker will never answer; True if it did so at the last moment."""
         if not self._child.is_alive():
-            if self._has_answered():
+            if self.has_answered():
                 return True
             raise self.death()
         phase = self._words[MARK_PHASE]
@@ -306,7 +337,8 @@ class ProcessWorker:
     def take(self) -> Reply | None:
         number = number_asked(self._words)
         if self._taken != number:
-            if self._words[ANSWER] & HAS_REPLY:
+            said = self._words[ANSWER]
+            if said & HAS_REPLY and said >> 2 == number:
                 self._read(number)
             else:
                 self._reply, self._taken = None, number

@@ -1,0 +1,259 @@
+"""Post: steps that are sent to some environments and received when they are done.
+
+An environment is *sent* from `send` until `recv` hands out its result, and nothing else may be
+asked of it then. A worker has one such step under way, and another one ahead, which it begins by
+itself: while the caller is at something else it has always something to do. What is sent beyond
+that waits until the worker takes more.
+
+    send ──► queued ──► ahead ──► flight ──► ready ──► recv
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.engine import moves
+from shoal.engine.batch import Batch
+from shoal.engine.commands import Step
+from shoal.engine.pace import Pace
+from shoal.engine.recycle import recycle
+from shoal.engine.seat import Flight, Seat
+from shoal.engine.traffic import LOOK_AROUND_S, Traffic
+from shoal.layout import Array
+
+if TYPE_CHECKING:
+    from shoal.engine.pool import Pool
+
+
+class Post:
+    """Who was sent, who is ready, and what waits for a worker."""
+
+    def __init__(self, pool: Pool, traffic: Traffic) -> None:
+        self._pool: Pool = weakref.proxy(pool)  # who drops the last reference closes the pool
+        self._traffic = traffic
+        self._steps = Step(0, everyone=False), Step(1, everyone=False)
+        self._objects: dict[int, Any] = {}
+        """Parts of actions that have no row, of those that are sent."""
+        self._looked = 0.0
+        """When somebody last asked whether workers still live."""
+        self._takes_parts = False
+        """Whether the caller takes less at a time than it has sent."""
+        self.adopt(pool.num_envs)
+
+    def adopt(self, num_envs: int) -> None:
+        """There are so many environments now, and none is sent."""
+        self._sent = np.zeros(num_envs, dtype=np.bool_)
+        self._ready = np.zeros(num_envs, dtype=np.bool_)
+        self._pace = Pace(num_envs)
+        self.num_sent = 0
+
+    def outstanding(self) -> Array:
+        """Ids of the environments that were sent and not received."""
+        return np.flatnonzero(self._sent)
+
+    def among(self, env_ids: Sequence[int]) -> list[int]:
+        """Those of these environments that were sent and not received."""
+        ids = np.asarray(env_ids)
+        return ids[self._sent[ids]].tolist()  # type: ignore[no-any-return]
+
+    def ready(self) -> set[int]:
+        """Those whose results wait to be received."""
+        return set(np.flatnonzero(self._ready).tolist())
+
+    def waiting(self) -> set[int]:
+        """Environments that were sent and that no worker is at."""
+        self._ready &= self._sent
+        self._count_sent()
+        flights = [one for seat in self._pool.seats for one in (seat.flight, seat.ahead)]
+        flying = {env_id for flight in flights if flight is not None for env_id in flight.sent}
+        return set(np.flatnonzero(self._sent & ~self._ready).tolist()) - flying
+
+    # --- out --------------------------------------------------------------------------------
+
+    def send(self, env_ids: Sequence[int], actions: Any) -> None:
+        """Start steps of these environments."""
+        pool, books, owner = self._pool, self._pool.books, self._pool.owner
+        objects = books.actions.write(env_ids, actions, books.resets_next)
+        if objects is not None:
+            for seat, part in pool.by_seat(objects):
+                seat.worker.prepare(Step(0, False, (), part))
+        if self._objects or objects:
+            kept = {i: parts for i, parts in self._objects.items() if i not in env_ids}
+            self._objects = kept | (objects or {})
+        self._sent[env_ids] = True
+        self._count_sent()
+        for env_id in env_ids:
+            owner[env_id].queued.append(env_id)
+        self.dispatch(pool.seats)
+
+    def dispatch(self, seats: Iterable[Seat]) -> None:
+        """Let workers step whatever waits for them, now or after what they are at.
+
+        Where batches are smaller than what is sent, they get it in two parts: one can be received
+        while they are at the other. A worker that is the caller itself waits for `recv`.
+        """
+        for seat in seats:
+            if not seat.queued or seat.worker.is_caller:
+                continue
+            if seat.flight is None:
+                in_two = self._takes_parts and seat.worker.takes_ahead
+                self._launch(seat, (len(seat.queued) + 1) // 2 if in_two else len(seat.queued))
+            if seat.queued and self._may_put_ahead(seat):
+                ids, seat.queued = seat.queued, []
+                self._traffic.launch_ahead(seat, self._command(seat, ids), ids)
+
+    def _launch(self, seat: Seat, count: int) -> None:
+        """Let an idle worker step the first that wait for it; those that step together, all."""
+        if self._pool.together > 1:
+            count = len(seat.queued)
+        ids, seat.queued = seat.queued[:count], seat.queued[count:]
+        self._pool.launch(seat, self._command(seat, ids), ids)
+
+    def _may_put_ahead(self, seat: Seat) -> bool:
+        """Whether a worker may begin what waits by itself, after the flight that it is at."""
+        flight, wishes = seat.flight, self._pool.wishes
+        return (
+            seat.worker.takes_ahead
+            and seat.ahead is None
+            and flight is not None
+            and len(flight.sent) > 0
+            and not flight.landed
+            and flight.recovery is None
+            and not flight.replies  # it may be at a step again, and need both lists
+            and not seat.news
+            and not self._objects
+            and (not wishes or wishes.keys().isdisjoint(seat.env_ids))  # they move when it is idle
+        )
+
+    def _command(self, seat: Seat, env_ids: Sequence[int]) -> Step:
+        which = 0  # of the two lists of who is asked for: the one that the flight does not use
+        if seat.flight is not None and type(seat.flight.command) is Step:
+            which = 1 - seat.flight.command.slot
+        self._pool.books.ask(seat, env_ids, which)
+        news, waiting = seat.news, self._objects
+        if not news and not waiting:
+            return self._steps[which]
+        seat.news = []
+        objects = {i: waiting[i] for i in env_ids if i in waiting} if waiting else None
+        return Step(which, False, tuple(news), objects)
+
+    # --- back -------------------------------------------------------------------------------
+
+    def recv(self, min_envs: int, timeout_s: float | None) -> Batch:
+        """Everything that is ready, once at least `min_envs` are."""
+        pool, begun = self._pool, time.perf_counter()
+        self._takes_parts = min_envs < self.num_sent
+        try:
+            self._await_ready(min_envs, None if timeout_s is None else begun + timeout_s)
+        finally:
+            pool.wait_s += time.perf_counter() - begun
+        ids = np.flatnonzero(self._ready)
+        self._sent[ids] = False
+        self._ready[ids] = False
+        self._count_sent()
+        return pool.books.reader.collect_some(pool.books.slots.of(ids), ids)
+
+    def _await_ready(self, min_envs: int, deadline: float | None) -> None:
+        pool, traffic = self._pool, self._traffic
+        share = min_envs / self.num_sent
+        self._step_own(share)
+        while True:
+            asks_all = time.perf_counter() - self._looked > LOOK_AROUND_S
+            if asks_all:
+                self._looked = time.perf_counter()
+            for seat in pool.seats:
+                if seat.flight is None or traffic.land_quietly(seat):
+                    continue
+                if asks_all or traffic.has_news(seat):
+                    traffic.has_answered(seat, 0.0)
+            landing = [seat for seat in pool.seats if seat.flight and seat.flight.landed]
+            ready = int(np.count_nonzero(self._ready))
+            if landing and (asks_all or self._is_worth_it(landing, min_envs - ready)):
+                self._land(landing)
+                ready = int(np.count_nonzero(self._ready))
+            pool.raise_troubles()
+            if ready >= min_envs:
+                return
+            is_anyone_at_work = any(one.flight and not one.flight.landed for one in pool.seats)
+            if not is_anyone_at_work and self._step_own(share):
+                continue
+            left = 1.0 if deadline is None else deadline - time.perf_counter()
+            if left <= 0:
+                raise TimeoutError(
+                    f"recv: {ready} of {min_envs} environments were ready in time. "
+                    "Nothing is lost: call recv again."
+                )
+            pool.backend.listen(left, self._any_answered)
+
+    def _is_worth_it(self, seats: Sequence[Seat], num_missing: int) -> bool:
+        """Whether to write down now what these have done: all at once it takes a third of the time.
+
+        Not until the caller gets something for it, or a worker something to do.
+        """
+        flights = [seat.flight for seat in seats if seat.flight is not None]
+        return (
+            sum(len(flight.sent) for flight in flights) >= num_missing
+            or any(seat.queued or (seat.ahead and seat.worker.is_idle()) for seat in seats)
+            or any(flight.replies or flight.trouble for flight in flights)
+        )
+
+    def _step_own(self, share: float) -> bool:
+        """Let a worker that is the caller itself step this share of what waits for it, if any.
+
+        In every batch it does its share: neither would it be fair to let it step only while others
+        are not ready, nor to keep them waiting for more.
+        """
+        seats = self._pool.seats
+        own = [one for one in seats if one.worker.is_caller and one.queued and one.flight is None]
+        for seat in own:
+            self._launch(seat, math.ceil(share * len(seat.queued)))
+        return bool(own)
+
+    def _land(self, seats: Sequence[Seat]) -> None:
+        pool, limit_mb = self._pool, self._pool.plan.policy.max_worker_rss_mb
+        pool.land(seats)
+        if not pool.has_troubles and (pool.wishes or limit_mb is not None):
+            self._rearrange(seats, limit_mb)
+        self.dispatch(seats)
+
+    def _rearrange(self, seats: Sequence[Seat], limit_mb: float | None) -> None:
+        """Let environments of idle workers change seats; what waited for them goes along."""
+        pool = self._pool
+        with pool.keeping_house():
+            if limit_mb is not None:
+                recycle(pool, limit_mb)
+            idle = [env_id for seat in seats if seat.flight is None for env_id in seat.env_ids]
+            moves.carry_out(pool, [env_id for env_id in idle if env_id in pool.wishes])
+        self.dispatch([seat for seat in pool.seats if seat.flight is None])
+
+    def _any_answered(self) -> bool:
+        return any(map(self._traffic.has_news, self._pool.seats))
+
+    def come_back(self, flights: Iterable[Flight]) -> None:
+        """Steps that were sent can be received, except for those that came to nothing."""
+        ids: list[int] = []
+        for flight in flights:
+            failed = flight.failed
+            ids += [i for i in flight.sent if i not in failed] if failed else flight.sent
+        self._ready[ids] = True
+        pool = self._pool
+        if len(pool.seats) > 1 and pool.together == 1:
+            is_time = self._pace.note(pool.books.rows, ids)
+            if is_time and not pool.has_troubles and (slow := self._pace.slow()):
+                with pool.keeping_house():
+                    moves.set_apart(pool, slow)
+
+    def give_up(self, env_ids: Iterable[int]) -> None:
+        """These were sent and will never be received."""
+        ids = list(env_ids)
+        self._sent[ids] = self._ready[ids] = False
+        self._count_sent()
+
+    def _count_sent(self) -> None:
+        self.num_sent = int(np.count_nonzero(self._sent))
