@@ -62,12 +62,12 @@ def test_a_new_one_is_at_zero(sems: tuple[Semaphore, Semaphore]) -> None:
     assert not sems[0].wait(Spin(0.0), 0.0)
 
 
-@pytest.mark.parametrize("spin_s", [0.0, 1e-4])
-def test_it_counts_every_release_once(sems: tuple[Semaphore, Semaphore], spin_s: float) -> None:
+@pytest.mark.parametrize("spin", [Spin(0.0), Spin(1e-4), Spin(1e-4, yields=True)])
+def test_it_counts_every_release_once(sems: tuple[Semaphore, Semaphore], spin: Spin) -> None:
     sem, other = sems
     for _ in range(3):
         sem.release()
-    assert [sem.wait(Spin(spin_s), 0.0) for _ in range(4)] == [True, True, True, False]
+    assert [sem.wait(spin, 0.0) for _ in range(4)] == [True, True, True, False]
     assert not other.acquire(False)
 
 

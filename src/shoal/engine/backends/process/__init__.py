@@ -47,7 +47,8 @@ from shoal.engine.server import Server
 from shoal.engine.signals import Semaphore, Spin
 from shoal.errors import ConfigError, WorkerTimeout
 
-SPIN_S = 1e-3
+SPIN_S, CROWDED_SPIN_S = 1e-3, 1e-4
+"""How long to spin where everyone has a core of its own, and where only the workers have."""
 _POLL_S = 0.001
 """How often to look for an answer where there is no bell."""
 _ROOM_FOR_WORKERS = 256
@@ -124,16 +125,14 @@ class ProcessBackend:
 
     def _start(self, build: Build, header: Header) -> ProcessWorker:
         assignment = build.assignment
-        # Spinning pays only while everyone has a core of its own.
         num_processes = assignment.num_workers - self._num_own
-        spin_s = SPIN_S if num_processes < usable_cores() else 0.0
-        self._spin = Spin(spin_s)
+        self._spin = _spin(num_processes)
         block = self._free_block(assignment.worker, header)
-        signals = WorkerSignals(header, block, spin_s)
+        signals = WorkerSignals(header, block, _spin(num_processes))
         order = Order(
             self._terms.manner(),
             _log_level(),
-            spin_s,
+            _spin(num_processes),
             block,
             signals.names(),
             self._registry,
@@ -218,6 +217,8 @@ class ProcessBackend:
         while time.perf_counter() < end:
             if look():
                 return
+            if spin.yields:
+                os.sched_yield()
         common = self._header.common
         common[LISTENING] = 1
         if not look():
@@ -231,6 +232,14 @@ class ProcessBackend:
             self._server = None
         for memory in (self._signals, self._store.memory, *self._memories):
             memory.close()
+
+
+def _spin(num_processes: int) -> Spin:
+    """How to wait with so many workers beside the caller. More than there are cores do not spin."""
+    cores = usable_cores()
+    if num_processes == cores:
+        return Spin(CROWDED_SPIN_S, yields=True)
+    return Spin(SPIN_S if num_processes < cores else 0.0)
 
 
 def _check_descriptors(num_workers: int) -> None:

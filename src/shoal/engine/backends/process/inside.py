@@ -55,7 +55,7 @@ class Order:
 
     manner: Manner
     log_level: int
-    spin_s: float
+    spin: Spin
     block: int
     """Where its signals lie."""
     names: tuple[str, ...]
@@ -123,7 +123,7 @@ class SignalChannel:
         self._store = Memory(outfit.store_fd)
         self._first, self._next_look = order.build, 0.0
         self._steps: dict[int, Step] = {}
-        self._spin = Spin(order.spin_s)
+        self._spin = order.spin
         self._number = 0
         """Of the command that is being carried out."""
         self._goes_on = True

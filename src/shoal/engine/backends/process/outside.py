@@ -144,12 +144,12 @@ class ForkedChild:
 class WorkerSignals:
     """The semaphores and words of one worker process, made for it alone."""
 
-    def __init__(self, header: Header, block: int, spin_s: float) -> None:
+    def __init__(self, header: Header, block: int, spin: Spin) -> None:
         header.clear(block)
         portable = is_portable()
         places = [None if portable else header.place(block, k) for k in (0, 1)]
         self.go, self.done = (Semaphore.create(place) for place in places)
-        self.words, self.spin = header.words(block), Spin(spin_s)
+        self.words, self.spin = header.words(block), spin
         self.words[MARK_PHASE], self.words[MARK_ENV] = PHASES.index("start"), NOBODY
 
     def announce(self) -> None:
