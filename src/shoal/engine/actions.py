@@ -101,7 +101,7 @@ class ActionWriter:
         Where not strict, actions of another dtype or shape than their space's are handed to the
         environments untouched (as `Loose`), which is what Gymnasium does.
         """
-        if env_ids is None and self.write_plain(actions):
+        if self.write_plain(actions) if env_ids is None else self._write_some(env_ids, actions):
             return None
         layout = self._layout
         count = self._num_envs if env_ids is None else len(env_ids)
@@ -137,6 +137,19 @@ class ActionWriter:
         ):
             return False
         self._arrays[0][...] = actions
+        return True
+
+    def _write_some(self, env_ids: Sequence[int], actions: Any) -> bool:
+        """The same for some environments."""
+        if (
+            not self._is_plain
+            or type(actions) is not np.ndarray
+            or actions.dtype != self._dtype
+            or actions.shape != (len(env_ids), *self._shape[1:])
+            or not self._is_within(actions)
+        ):
+            return False
+        self._arrays[0][env_ids] = actions
         return True
 
     def _fits(self, actions: Any, count: int) -> bool:

@@ -160,20 +160,17 @@ class Post:
         return pool.books.reader.collect_some(pool.books.slots.of(ids), ids)
 
     def _await_ready(self, min_envs: int, deadline: float | None) -> None:
-        pool, traffic = self._pool, self._traffic
-        share = min_envs / self.num_sent
-        self._step_own(share)
+        pool, share, has_stepped = self._pool, min_envs / self.num_sent, False
         while True:
             asks_all = time.perf_counter() - self._looked > LOOK_AROUND_S
             if asks_all:
                 self._looked = time.perf_counter()
-            for seat in pool.seats:
-                if seat.flight is None or traffic.land_quietly(seat):
-                    continue
-                if asks_all or traffic.has_news(seat):
-                    traffic.has_answered(seat, 0.0)
-            landing = [seat for seat in pool.seats if seat.flight and seat.flight.landed]
+            landing = self._landing(asks_all)
             ready = int(np.count_nonzero(self._ready))
+            if not has_stepped:
+                has_stepped = True
+                if self._step_own(share, min_envs - ready - self._num_coming(landing)):
+                    landing = self._landing(asks_all)
             if landing and (asks_all or self._is_worth_it(landing, min_envs - ready)):
                 self._land(landing)
                 ready = int(np.count_nonzero(self._ready))
@@ -181,7 +178,7 @@ class Post:
             if ready >= min_envs:
                 return
             is_anyone_at_work = any(one.flight and not one.flight.landed for one in pool.seats)
-            if not is_anyone_at_work and self._step_own(share):
+            if not is_anyone_at_work and self._step_own(share, min_envs - ready):
                 continue
             left = 1.0 if deadline is None else deadline - time.perf_counter()
             if left <= 0:
@@ -191,6 +188,16 @@ class Post:
                 )
             pool.backend.listen(left, self._any_answered)
 
+    def _landing(self, asks_all: bool) -> list[Seat]:
+        """Those whose flights are over; `asks_all` also finds out who will never answer."""
+        traffic, seats = self._traffic, self._pool.seats
+        for seat in seats:
+            if seat.flight is None or traffic.land_quietly(seat):
+                continue
+            if asks_all or traffic.has_news(seat):
+                traffic.has_answered(seat, 0.0)
+        return [seat for seat in seats if seat.flight is not None and seat.flight.landed]
+
     def _is_worth_it(self, seats: Sequence[Seat], num_missing: int) -> bool:
         """Whether to write down now what these have done: all at once it takes a third of the time.
 
@@ -198,21 +205,28 @@ class Post:
         """
         flights = [seat.flight for seat in seats if seat.flight is not None]
         return (
-            sum(len(flight.sent) for flight in flights) >= num_missing
+            self._num_coming(seats) >= num_missing
             or any(seat.queued or (seat.ahead and seat.worker.is_idle()) for seat in seats)
             or any(flight.replies or flight.trouble for flight in flights)
         )
 
-    def _step_own(self, share: float) -> bool:
-        """Let a worker that is the caller itself step this share of what waits for it, if any.
+    def _num_coming(self, seats: Sequence[Seat]) -> int:
+        """How many steps these have taken that are not written down yet."""
+        over = [seat.flight for seat in seats]
+        over += [seat.ahead for seat in seats if seat.worker.is_idle()]
+        return sum(len(flight.sent) for flight in over if flight is not None)
 
-        In every batch it does its share: neither would it be fair to let it step only while others
-        are not ready, nor to keep them waiting for more.
+    def _step_own(self, share: float, num_missing: int) -> bool:
+        """Let a worker that is the caller itself step some of what waits for it, if anything does.
+
+        In every batch it does its share; or half of it, where others are ready before, because the
+        caller has more to do than they have.
         """
         seats = self._pool.seats
         own = [one for one in seats if one.worker.is_caller and one.queued and one.flight is None]
         for seat in own:
-            self._launch(seat, math.ceil(share * len(seat.queued)))
+            most = share * len(seat.queued)
+            self._launch(seat, math.ceil(max(most / 2, min(most, num_missing))))
         return bool(own)
 
     def _land(self, seats: Sequence[Seat]) -> None:
