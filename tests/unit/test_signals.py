@@ -62,7 +62,7 @@ def test_a_new_one_is_at_zero(sems: tuple[Semaphore, Semaphore]) -> None:
     assert not sems[0].wait(Spin(0.0), 0.0)
 
 
-@pytest.mark.parametrize("spin", [Spin(0.0), Spin(1e-4), Spin(1e-4, yields=True)])
+@pytest.mark.parametrize("spin", [Spin(0.0), Spin(1e-4), Spin(1e-4, yield_s=0.0)])
 def test_it_counts_every_release_once(sems: tuple[Semaphore, Semaphore], spin: Spin) -> None:
     sem, other = sems
     for _ in range(3):

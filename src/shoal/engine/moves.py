@@ -33,7 +33,12 @@ def carry_out(pool: Pool, env_ids: Iterable[int]) -> None:
             way[2].append(env_id)
     for source, target, ids in ways.values():
         with pool.rearranging():
-            _move(pool, source, target, ids)
+            held, source.queued = source.queued, []  # or asking it lets it begin what waits
+            try:
+                _move(pool, source, target, ids)
+            finally:
+                for env_id in held:
+                    pool.owner[env_id].queued.append(env_id)
 
 
 def set_apart(pool: Pool, slow: set[int]) -> None:
@@ -55,6 +60,7 @@ def _move(pool: Pool, source: Seat, target: Seat, env_ids: Sequence[int]) -> Non
     how = _recoveries(pool, source, env_ids)
     if not how:
         return
+    pool.books.rows.asked[:, list(how)] = 0  # the target may step others before it is told
     try:
         pool.ask(target, Build(pool.plan.assign(target.index, list(how))))
     except ShoalError as problem:
@@ -76,8 +82,6 @@ def _move(pool: Pool, source: Seat, target: Seat, env_ids: Sequence[int]) -> Non
     for env_id in moved:
         del pool.wishes[env_id]
         pool.owner[env_id] = target
-    target.queued += [env_id for env_id in source.queued if env_id in moved]
-    source.queued = [env_id for env_id in source.queued if env_id not in moved]
     if moved:
         _give_up(pool, source, moved)
     if source.is_leaving and not source.env_ids:

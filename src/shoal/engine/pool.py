@@ -349,7 +349,7 @@ class Pool:
         self._free(seat for seat, _ in commands)
         for seat, command in commands:
             if not (type(command) is Step and command.is_light):
-                seat.worker.prepare(command)
+                self._prepare_command(seat, command)
         self._begun = time.perf_counter()
         for seat, command in reversed(commands):  # the first may be the caller itself
             try:
@@ -357,6 +357,13 @@ class Pool:
             except Exception:  # Ctrl-C does not wait: what was launched is settled by the next call
                 self._settle()
                 raise
+
+    def _prepare_command(self, seat: Seat, command: Command) -> None:
+        try:
+            seat.worker.prepare(command)
+        except Exception:
+            self.post.dispatch(self.seats)  # what waited for those that are free now
+            raise
 
     def launch(self, seat: Seat, command: Command, sent: Sequence[int] = ()) -> None:
         """Hand a command to a worker that has none."""
@@ -408,6 +415,7 @@ class Pool:
                 recycle(self, self.plan.policy.max_worker_rss_mb)
             if self.wishes:
                 moves.carry_out(self, list(self.wishes))
+                self.post.dispatch(self.seats)
 
     @contextlib.contextmanager
     def keeping_house(self) -> Iterator[None]:

@@ -160,7 +160,8 @@ class Post:
         return pool.books.reader.collect_some(pool.books.slots.of(ids), ids)
 
     def _await_ready(self, min_envs: int, deadline: float | None) -> None:
-        pool, share, has_stepped = self._pool, min_envs / self.num_sent, False
+        pool, share = self._pool, min_envs / self.num_sent
+        has_stepped = has_listened = False
         while True:
             asks_all = time.perf_counter() - self._looked > LOOK_AROUND_S
             if asks_all:
@@ -178,7 +179,8 @@ class Post:
             if ready >= min_envs:
                 return
             is_anyone_at_work = any(one.flight and not one.flight.landed for one in pool.seats)
-            if not is_anyone_at_work and self._step_own(share, min_envs - ready):
+            takes_long = has_listened and asks_all
+            if (takes_long or not is_anyone_at_work) and self._step_own(share, min_envs - ready):
                 continue
             left = 1.0 if deadline is None else deadline - time.perf_counter()
             if left <= 0:
@@ -187,6 +189,7 @@ class Post:
                     "Nothing is lost: call recv again."
                 )
             pool.backend.listen(left, self._any_answered)
+            has_listened = True
 
     def _landing(self, asks_all: bool) -> list[Seat]:
         """Those whose flights are over; `asks_all` also finds out who will never answer."""
@@ -220,7 +223,7 @@ class Post:
         """Let a worker that is the caller itself step some of what waits for it, if anything does.
 
         In every batch it does its share; or half of it, where others are ready before, because the
-        caller has more to do than they have.
+        caller has more to do than they have; and more, where others take long.
         """
         seats = self._pool.seats
         own = [one for one in seats if one.worker.is_caller and one.queued and one.flight is None]

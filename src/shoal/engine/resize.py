@@ -44,8 +44,8 @@ def put_in_order(pool: Pool, num_envs: int | None = None) -> None:
     pool.plan = pool.supervisor.plan = replace(pool.plan, num_envs=num_envs)
     if num_envs != pool.books.num_envs or num_envs != pool.num_envs:
         pool.adopt(pool.books.resized(pool.plan, pool.make_rows(num_envs)))
-    waiting = pool.post.waiting()
     for seat in pool.seats:
+        waiting = pool.post.waiting()  # anew: whoever is put in order before may let it begin
         seat.env_ids = [i for i, owner in enumerate(pool.owner) if owner is seat]
         seat.queued = [i for i in seat.env_ids if i in waiting]
         seat.news.clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _multiprocessing  # type: ignore[import-not-found]
 import contextlib
 import ctypes
+import math
 import os
 import secrets
 import time
@@ -27,12 +28,27 @@ class Spin:
 
     A process that is awake notices a signal within a microsecond, and whoever sends it needs no
     system call; one that sleeps needs 5 to 50 us. Where waits are long, as while a learner is at
-    work, next to nothing is burnt. Who `yields` lets others have its core all the while.
+    work, next to nothing is burnt.
+
+    Every `yield_s` it lets others have its core. Where nobody wants it that costs nothing. Where
+    another program is at work, too, whoever spins keeps no worker from its core: with 4 of 16 cores
+    taken, CartPoles are stepped 2 to 5 times as fast.
     """
 
-    def __init__(self, most_s: float, *, yields: bool = False) -> None:
+    def __init__(self, most_s: float, yield_s: float = 50e-6) -> None:
         self.most_s = self.now_s = most_s
-        self.yields = yields
+        self._yield_s = yield_s
+
+    def until(self, has_come: Callable[[], bool], begun: float, most_s: float = math.inf) -> bool:
+        """Look again and again, for as long as is sensible."""
+        end, polite = begun + min(self.now_s, most_s), begun + self._yield_s
+        while (now := time.perf_counter()) < end:
+            if has_come():
+                return True
+            if now > polite:
+                os.sched_yield()
+                polite = now + self._yield_s
+        return False
 
     def learn(self, wait_s: float) -> None:
         """A wait that was longer than the spin has taken so long."""
@@ -80,6 +96,10 @@ class Semaphore:
                 _multiprocessing.sem_unlink(self.name)
             self.name = None
 
+    def _try_four_times(self) -> bool:
+        acquire = self.acquire
+        return acquire(False) or acquire(False) or acquire(False) or acquire(False)
+
     def wait(self, spin: Spin, park_s: float) -> bool:
         """Acquire: try in a loop for as long as `spin` says, then sleep for at most `park_s`."""
         acquire = self.acquire
@@ -87,13 +107,9 @@ class Semaphore:
             return True
         if not spin.most_s:
             return acquire(True, park_s) if park_s > 0.0 else False
-        begun, yields = time.perf_counter(), spin.yields
-        end = begun + spin.now_s
-        while time.perf_counter() < end:
-            if acquire(False) or acquire(False) or acquire(False) or acquire(False):
-                return True
-            if yields:
-                os.sched_yield()
+        begun = time.perf_counter()
+        if spin.until(self._try_four_times, begun):
+            return True
         if park_s <= 0.0:
             return False
         has_come = acquire(True, park_s)

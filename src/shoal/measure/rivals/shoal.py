@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -68,10 +69,20 @@ def _note(envs: shoal.VectorEnv) -> str:
     return f"{stats['backend']}, {stats['num_workers']} workers"
 
 
-BACKENDS = ("auto", "serial", "thread", "process", "hybrid")
+def _workers(name: str, num_envs: int, cores: int) -> Sequence[int | None]:
+    """The default; where there are only processes, also with a core left for the caller."""
+    leaves_one = name in ("process", "first-ready") and 2 < cores <= num_envs
+    return (None, cores - 1) if leaves_one else (None,)
 
-CONTESTANTS = (
-    *(Contestant(f"shoal {name}", partial(_open, name), family="shoal") for name in BACKENDS),
-    Contestant("shoal first-ready", partial(_open_first_ready, "process"), family="shoal"),
-    Contestant("shoal first-ready hybrid", partial(_open_first_ready, "hybrid"), family="shoal"),
+
+BACKENDS = ("auto", "serial", "thread", "process", "hybrid")
+OPENED: dict[str, Callable[[Course], Session]] = {
+    **{name: partial(_open, name) for name in BACKENDS},
+    "first-ready": partial(_open_first_ready, "process"),
+    "first-ready hybrid": partial(_open_first_ready, "hybrid"),
+}
+
+CONTESTANTS = tuple(
+    Contestant(f"shoal {name}", opened, family="shoal", workers=partial(_workers, name))
+    for name, opened in OPENED.items()
 )

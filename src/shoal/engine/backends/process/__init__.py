@@ -212,19 +212,17 @@ class ProcessBackend:
         if self._bell is None:
             time.sleep(min(timeout_s, _POLL_S))
             return
-        begun, spin = time.perf_counter(), self._spin
-        end = begun + min(spin.now_s, timeout_s)
-        while time.perf_counter() < end:
-            if look():
-                return
-            if spin.yields:
-                os.sched_yield()
+        begun = time.perf_counter()
+        if self._spin.until(look, begun, timeout_s):
+            return
         common = self._header.common
         common[LISTENING] = 1
-        if not look():
-            self._bell.acquire(True, min(timeout_s, PARK_S))
-        common[LISTENING] = 0
-        spin.learn(time.perf_counter() - begun)
+        try:
+            if not look():
+                self._bell.acquire(True, min(timeout_s, PARK_S))
+        finally:
+            common[LISTENING] = 0
+        self._spin.learn(time.perf_counter() - begun)
 
     def close(self) -> None:
         if self._server is not None:
@@ -238,7 +236,7 @@ def _spin(num_processes: int) -> Spin:
     """How to wait with so many workers beside the caller. More than there are cores do not spin."""
     cores = usable_cores()
     if num_processes == cores:
-        return Spin(CROWDED_SPIN_S, yields=True)
+        return Spin(CROWDED_SPIN_S, yield_s=0.0)
     return Spin(SPIN_S if num_processes < cores else 0.0)
 
 

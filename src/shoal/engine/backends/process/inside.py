@@ -138,16 +138,16 @@ class SignalChannel:
             return first
         words = self._words
         while True:
-            if not self._go.wait(self._spin, _IDLE_PARK_S):
-                if os.getppid() != self._parent_pid:
-                    os._exit(1)
-                continue
-            command = words[COMMAND]  # once: it may be changed meanwhile
+            if not self._go.wait(self._spin, _IDLE_PARK_S) and os.getppid() != self._parent_pid:
+                os._exit(1)
+            # Each once, for they change meanwhile, and this one first: before the caller puts the
+            # next step ahead, the one that was there has become the command.
+            ahead, command = words[AHEAD], words[COMMAND]
             if command & 7 == END:
                 return None
             number = number_answered(words) + 1
-            if command >> 3 != number and self._goes_on:
-                command = words[AHEAD]
+            if self._goes_on and ahead >> 3 == number:
+                command = ahead
             if command >> 3 == number:
                 break
         self._number, what = number, command & 7

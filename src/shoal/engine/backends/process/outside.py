@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import pickle
+import platform
 import select
 import signal
 import socket
@@ -168,7 +169,9 @@ class WorkerSignals:
 class ProcessWorker:
     """The caller's end of a worker process. From its start on it is busy with its first `Build`."""
 
-    is_caller, takes_ahead = False, True
+    is_caller = False
+    takes_ahead = platform.machine() in ("x86_64", "AMD64")
+    """A worker may find what was put ahead before it was told; elsewhere that is no barrier."""
 
     def __init__(
         self,
