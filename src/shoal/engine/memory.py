@@ -20,6 +20,8 @@ class Memory:
     The descriptor goes with this object, if it was not closed before.
     """
 
+    fd = -1  # until there is one: Ctrl-C may come before
+
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
