@@ -40,6 +40,8 @@ class CtrlC:
 
     def __init__(self, at: int | None = None) -> None:
         self.at, self.lines = at, 0
+        self.place = ""
+        """Where it was raised: lines of spinning count, so the number does not tell."""
         self._is_worker = False
 
     def __enter__(self) -> CtrlC:
@@ -66,6 +68,7 @@ class CtrlC:
         if event == "line":
             self.lines += 1
             if self.lines == self.at:
+                self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
                 raise KeyboardInterrupt
         return self._line
 

@@ -126,12 +126,14 @@ def test_ctrl_c_at_any_line_of_make_and_close(
     before, children = open_sockets(), set(psutil.Process().children(recursive=True))
     points = np.linspace(1, counter.lines, scale(short=30, full=500)).astype(int)
     for at in np.unique(points).tolist():
-        with contextlib.suppress(KeyboardInterrupt), CtrlC(at):
+        with contextlib.suppress(KeyboardInterrupt), CtrlC(at) as ctrl_c:
             once()
         gc.collect()
-        assert wait_until(
+        are_gone = wait_until(
             lambda: set(psutil.Process().children(recursive=True)) <= children, WITHIN_S
-        ), f"line {at}"
+        )
+        left = set(psutil.Process().children(recursive=True)) - children
+        assert are_gone, f"after Ctrl-C at {ctrl_c.place}: {left}"
     once()
     assert open_sockets() <= before
     figure("F7", f"Ctrl-C at any line of make and close, {setting}", f"{len(points)} lines, sound")
