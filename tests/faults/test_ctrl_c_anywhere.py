@@ -135,7 +135,7 @@ def send_and_recv(watched: Watched) -> None:
     envs = watched.envs
     envs.send(watched.actions()[:3], env_ids=[0, 2, 3])
     envs.recv(min_envs=1)
-    while envs._pool.post.outstanding().size:
+    while envs._pool.post.num_sent:
         envs.recv(min_envs=1)
 
 
@@ -146,7 +146,7 @@ def in_parts(watched: Watched) -> None:
     for _ in range(3):
         batch = envs.recv(min_envs=2)
         envs.send(watched.actions()[batch.env_ids], batch.env_ids)
-    while envs._pool.post.outstanding().size:
+    while envs._pool.post.num_sent:
         envs.recv(min_envs=1)
 
 
@@ -221,7 +221,7 @@ def test_ctrl_c_at_any_line(
                 act(watched)
         except KeyboardInterrupt:
             pass
-        while envs._pool.post.outstanding().size:
+        while envs._pool.post.num_sent:
             envs.recv(min_envs=1)
         if act is other_size:
             envs.resize(NUM_ENVS)

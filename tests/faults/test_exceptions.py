@@ -161,9 +161,9 @@ def test_a_failure_in_a_sent_step_is_raised_by_recv_and_loses_nobody(make: Make)
     envs.send(zeros())
     with pytest.raises(EnvRaised, match="env 4"):
         while True:
-            envs.recv(min_envs=len(envs._pool.post.outstanding()))
+            envs.recv(min_envs=envs._pool.post.num_sent)
     got: list[int] = []
-    while len(envs._pool.post.outstanding()):
+    while envs._pool.post.num_sent:
         got += envs.recv(min_envs=1).env_ids.tolist()
     assert CULPRIT not in got
 

@@ -101,7 +101,7 @@ class ActionWriter:
         Where not strict, actions of another dtype or shape than their space's are handed to the
         environments untouched (as `Loose`), which is what Gymnasium does.
         """
-        if self.write_plain(actions) if env_ids is None else self._write_some(env_ids, actions):
+        if self.write_plain(actions, env_ids):
             return None
         layout = self._layout
         count = self._num_envs if env_ids is None else len(env_ids)
@@ -126,30 +126,18 @@ class ActionWriter:
         ids = range(count) if env_ids is None else env_ids
         return dict(zip(ids, zip(*objects, strict=True), strict=True))
 
-    def write_plain(self, actions: Any) -> bool:
+    def write_plain(self, actions: Any, env_ids: Sequence[int] | None = None) -> bool:
         """Write the usual: one array of just the right kind. Whether that is what it was."""
         if (
             not self._is_plain
             or type(actions) is not np.ndarray
             or actions.dtype != self._dtype
-            or actions.shape != self._shape
+            or actions.shape
+            != (self._shape if env_ids is None else (len(env_ids), *self._shape[1:]))
             or not self._is_within(actions)
         ):
             return False
-        self._arrays[0][...] = actions
-        return True
-
-    def _write_some(self, env_ids: Sequence[int], actions: Any) -> bool:
-        """The same for some environments."""
-        if (
-            not self._is_plain
-            or type(actions) is not np.ndarray
-            or actions.dtype != self._dtype
-            or actions.shape != (len(env_ids), *self._shape[1:])
-            or not self._is_within(actions)
-        ):
-            return False
-        self._arrays[0][env_ids] = actions
+        self._arrays[0][... if env_ids is None else env_ids] = actions
         return True
 
     def _fits(self, actions: Any, count: int) -> bool:

@@ -1,9 +1,8 @@
 """Pool: routes actions to workers and hands back batches. One class, whatever the backend.
 
 Every vector environment that users hold is a thin presentation of a pool. A worker has one command
-at a time, its *flight*; what is sent to a busy one waits here until it has landed. Every flight is
-landed before anything is raised, so no answer is ever left for a later call to find. An environment
-is *sent* from `send` until `recv` hands out its result, and nothing else may be asked of it then.
+at a time, its *flight*; only steps that are sent may be put ahead of it (`post.py`). Every flight
+is landed before anything is raised, so no answer is ever left for a later call to find.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from shoal.engine.pace import Pace
 from shoal.engine.recycle import recycle
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.traffic import LOOK_AROUND_S, Traffic
-from shoal.layout import Array
 
 if TYPE_CHECKING:
     from shoal.engine.pool import Pool
@@ -52,10 +51,6 @@ class Post:
         self._ready = np.zeros(num_envs, dtype=np.bool_)
         self._pace = Pace(num_envs)
         self.num_sent = 0
-
-    def outstanding(self) -> Array:
-        """Ids of the environments that were sent and not received."""
-        return np.flatnonzero(self._sent)
 
     def among(self, env_ids: Sequence[int]) -> list[int]:
         """Those of these environments that were sent and not received."""
