@@ -22,6 +22,8 @@ from faults.conftest import Record, Scale
 from faults.program import Program, wait_until
 from faults.test_ctrl_c_anywhere import CtrlC
 from faults.test_left_behind import descriptors
+from faults.test_quick_steps import interrupt_once
+from shoal.engine.crew import Crew
 from shoal.testing import CountingWorld
 
 WITHIN_S = 2.0
@@ -137,6 +139,23 @@ def test_ctrl_c_at_any_line_of_make_and_close(
     once()
     assert open_sockets() <= before
     figure("F7", f"Ctrl-C at any line of make and close, {setting}", f"{len(points)} lines, sound")
+
+
+@pytest.mark.parametrize("setting", ISOLATED[1::2], indirect=True, ids=str)
+def test_ctrl_c_before_close_has_begun(
+    setting: Setting, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children = set(psutil.Process().children(recursive=True))
+    envs = make(CountingWorld, NUM_ENVS)
+    interrupt_once(monkeypatch, Crew, "close", after=False)
+    with pytest.raises(KeyboardInterrupt):
+        envs.close()
+    envs.reset(seed=0)  # for nothing was closed
+    interrupt_once(monkeypatch, Crew, "close", after=False)
+    with pytest.raises(KeyboardInterrupt):
+        envs.close()
+    envs._pool._finalizer()  # as when the last reference goes
+    assert set(psutil.Process().children(recursive=True)) <= children
 
 
 def open_sockets() -> set[str]:

@@ -115,7 +115,7 @@ def test_a_send_that_was_interrupted_is_still_outstanding(monkeypatch: pytest.Mo
         envs.reset(seed=0)
         for _ in range(3):
             envs.step(ZERO)
-        interrupt_once(monkeypatch, Post, "_count_sent")
+        interrupt_once(monkeypatch, Post, "dispatch", after=False)
         with pytest.raises(KeyboardInterrupt):
             envs.send(np.array([3, 3]), env_ids=[0, 1])
         with pytest.raises(ContractError, match="were sent and not received"):

@@ -40,6 +40,7 @@ class Crew:
         self._backend, self._pid = backend, os.getpid()
         self._workers: list[Worker] = []
         self.timeout_s = CLOSE_TIMEOUT_S
+        self.is_closed = False
 
     @property
     def loses_workers(self) -> bool:
@@ -86,6 +87,7 @@ class Crew:
             _close(self._workers[0], deadline)
             del self._workers[0]
         self._backend.close()
+        self.is_closed = True
 
 
 def _close(worker: Worker, deadline: float) -> None:

@@ -745,7 +745,8 @@ class Pool:
         try:
             self._crew.close()
         finally:
-            self._finalizer.detach()
+            if self._crew.is_closed:  # else Ctrl-C came before all else: the finalizer does it
+                self._finalizer.detach()
 
 
 _DEATHS = (WorkerDied, WorkerTimeout)

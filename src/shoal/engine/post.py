@@ -50,7 +50,11 @@ class Post:
         self._sent = np.zeros(num_envs, dtype=np.bool_)
         self._ready = np.zeros(num_envs, dtype=np.bool_)
         self._pace = Pace(num_envs)
-        self.num_sent = 0
+
+    @property
+    def num_sent(self) -> int:
+        """How many environments were sent and not received."""
+        return int(np.count_nonzero(self._sent))
 
     def among(self, env_ids: Sequence[int]) -> list[int]:
         """Those of these environments that were sent and not received."""
@@ -64,7 +68,6 @@ class Post:
     def waiting(self) -> set[int]:
         """Environments that were sent and that no worker is at."""
         self._ready &= self._sent
-        self._count_sent()
         flights = [one for seat in self._pool.seats for one in (seat.flight, seat.ahead)]
         flying = {env_id for flight in flights if flight is not None for env_id in flight.sent}
         return set(np.flatnonzero(self._sent & ~self._ready).tolist()) - flying
@@ -82,7 +85,6 @@ class Post:
             kept = {i: parts for i, parts in self._objects.items() if i not in env_ids}
             self._objects = kept | (objects or {})
         self._sent[env_ids] = True
-        self._count_sent()
         for env_id in env_ids:
             owner[env_id].queued.append(env_id)
         self.dispatch(pool.seats)
@@ -151,7 +153,6 @@ class Post:
         ids = np.flatnonzero(self._ready)
         self._sent[ids] = False
         self._ready[ids] = False
-        self._count_sent()
         return pool.books.reader.collect_some(pool.books.slots.of(ids), ids)
 
     def _await_ready(self, min_envs: int, deadline: float | None) -> None:
@@ -265,7 +266,3 @@ class Post:
         """These were sent and will never be received."""
         ids = list(env_ids)
         self._sent[ids] = self._ready[ids] = False
-        self._count_sent()
-
-    def _count_sent(self) -> None:
-        self.num_sent = int(np.count_nonzero(self._sent))
