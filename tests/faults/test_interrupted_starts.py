@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -24,6 +25,8 @@ from faults.test_ctrl_c_anywhere import CtrlC
 from faults.test_left_behind import descriptors
 from faults.test_quick_steps import interrupt_once
 from shoal.engine.crew import Crew
+from shoal.engine.line import Line
+from shoal.engine.zygote import Zygote
 from shoal.testing import CountingWorld
 
 WITHIN_S = 2.0
@@ -275,6 +278,24 @@ print(below() == set())
     with Program(source, tmp_path) as program:
         assert program.output().split() == ["start", "True", "True"]
     assert program.errors == ""
+
+
+def test_ctrl_c_when_the_zygote_has_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(socket.socket):
+        def __exit__(self, *args: object) -> None:
+            super().__exit__(*args)
+            raise KeyboardInterrupt
+
+    real, children = Line.pair, set(psutil.Process().children())
+
+    def pair() -> tuple[Line, socket.socket]:
+        line, theirs = real()
+        return line, Interrupted(fileno=theirs.detach())
+
+    monkeypatch.setattr(Line, "pair", pair)
+    with pytest.raises(KeyboardInterrupt):
+        Zygote()
+    assert set(psutil.Process().children()) == children
 
 
 @pytest.mark.parametrize("delay_s", [0.02, 0.1, 0.2])

@@ -50,6 +50,7 @@ class Zygote:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._process: subprocess.Popen[bytes] | None = None
         self._line, theirs = Line.pair()
         code = f"from shoal.engine.zygote import main; main({theirs.fileno()}, {self._pid})"
         try:
@@ -58,7 +59,7 @@ class Zygote:
                     code, [theirs.fileno()], env=os.environ | ONE_THREAD, start_new_session=True
                 )
         except BaseException:
-            self._line.close()  # which ends the process, should there be one
+            self._end()
             raise
 
     @classmethod
@@ -86,8 +87,9 @@ class Zygote:
         return self._pid == os.getpid() and not self._line.wait(0.0)
 
     def _end(self) -> None:
-        self._process.kill()  # it has nothing of its own to close
-        self._process.wait()
+        if self._process is not None:
+            self._process.kill()  # it has nothing of its own to close
+            self._process.wait()
         self._line.close()
 
     def fork_server(self, control_fd: int) -> None:
