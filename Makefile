@@ -32,7 +32,7 @@ test-slow: $(READY) ## the tests marked slow
 	@$(BIN)/python -m pytest -q -m slow -n $(JOBS) -o timeout=600 -o faulthandler_timeout=660 $(ARGS)
 
 test-faults: $(READY) ## the fault suite in full; its figures go into docs/reliability.md
-	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt torch
+	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt torch "gymnasium[mujoco]"
 	@SHOAL_FAULTS=full $(BIN)/python -m pytest -q tests/faults -o timeout=900 -o faulthandler_timeout=960 $(ARGS)
 
 lint: $(READY) ## style, types, and who imports whom
