@@ -4,6 +4,8 @@ envs = shoal.make("CartPole-v1", num_envs=64)
 observations, infos = envs.reset(seed=7)
 """
 
+import typing as _typing
+
 from shoal import errors
 from shoal.engine.batch import Batch
 from shoal.errors import (
@@ -18,6 +20,9 @@ from shoal.errors import (
 )
 from shoal.vector.env import VectorEnv
 from shoal.vector.make import Faults, make
+
+if _typing.TYPE_CHECKING:
+    from shoal.training.api import evaluate, load, train
 
 __version__ = "0.1.0.dev0"
 
@@ -34,5 +39,17 @@ __all__ = [
     "WorkerError",
     "WorkerTimeout",
     "errors",
+    "evaluate",
+    "load",
     "make",
+    "train",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    # Stepping environments needs no torch, which takes a second to import.
+    if name in ("evaluate", "load", "train"):
+        from shoal.training import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

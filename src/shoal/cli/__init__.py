@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from shoal import __version__
-from shoal.cli import advise, bench, check, doctor, replay
+from shoal.cli import advise, bench, check, doctor, eval, replay, train
 from shoal.engine.machine import is_trusted
 from shoal.errors import ShoalError
 
@@ -29,7 +29,9 @@ COMMANDS: dict[str, Command] = {
     "bench": bench,
     "check": check,
     "doctor": doctor,
+    "eval": eval,
     "replay": replay,
+    "train": train,
 }
 
 

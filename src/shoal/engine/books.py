@@ -14,8 +14,8 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.engine import generators
 from shoal.engine.actions import ActionWriter, each_action
-from shoal.engine.commands import Command, PlanReset, Recovery, Reset, SetAttr, Step
-from shoal.engine.journal import Journal
+from shoal.engine.commands import Command, Episode, PlanReset, Recovery, Reset, SetAttr, Step
+from shoal.engine.journal import Entry, Journal
 from shoal.engine.plan import PoolPlan
 from shoal.engine.results import Reader
 from shoal.engine.rows import Rows
@@ -66,6 +66,19 @@ class Books:
         books.journal.take_over(self.journal, count)
         books.resets_next = {env_id for env_id in self.resets_next if env_id < count}
         return books
+
+    def go_on(
+        self,
+        entries: Sequence[Entry],
+        episodes: Sequence[Episode | None],
+        num_episodes: Sequence[int],
+    ) -> None:
+        """Environments that were never reset have just been brought into these episodes."""
+        self.journal.go_on(entries, episodes)
+        self.journal.num_episodes[:] = num_episodes
+        if self.mode is AutoresetMode.NEXT_STEP:
+            over = (i for i, one in enumerate(episodes) if one is not None and one.is_over)
+            self.resets_next.update(over)
 
     def ask(self, seat: Seat, env_ids: Sequence[int], which: int) -> None:
         """Make a list of those of a worker's environments that a step of some is for."""

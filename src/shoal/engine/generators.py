@@ -78,10 +78,14 @@ def note(holder: Any, row: memoryview) -> Any:
     try:
         state = holder.np_random.bit_generator.state
     except AttributeError:  # it has none, or one of NumPy's old kind
-        row[_KIND : _KIND + 1] = b"\x00"
-        return None
-    if state["bit_generator"] != "PCG64":
-        row[_KIND : _KIND + 1] = _OTHER
+        state = None
+    return write(state, row)
+
+
+def write(state: Any, row: memoryview) -> Any:
+    """Write a state, or that there is none, into a row; what does not fit is returned instead."""
+    if state is None or state["bit_generator"] != "PCG64":
+        row[_KIND : _KIND + 1] = b"\x00" if state is None else _OTHER
         return state
     inner = state["state"]
     row[:16] = inner["state"].to_bytes(16, "little")

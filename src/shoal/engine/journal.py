@@ -91,6 +91,34 @@ class Journal:
         for ring, old in zip(self._rings, other._rings, strict=True):
             ring[:, :count] = old[:, :count]
 
+    def go_on(self, entries: Sequence[Entry], episodes: Sequence[Episode | None]) -> None:
+        """Be the journal of environments that have just been brought into these episodes.
+
+        It has recorded nothing before. An episode that is None, or longer than may be recorded, is
+        not on record.
+        """
+        lengths = [0 if one is None else one.length for one in episodes]
+        self.entries, self._time = list(entries), max(lengths)
+        while self._capacity <= self._time and self._capacity < self._limit:
+            self._grow(self._all_times())
+        for env_id, episode in enumerate(episodes):
+            self._starts[env_id] = self._time - lengths[env_id]
+            self._is_whole[env_id] = episode is not None and lengths[env_id] < self._capacity
+            if episode is not None:
+                self._put_episode(env_id, episode)
+        self._special, self._room = set(range(len(entries))), 0
+
+    def _put_episode(self, env_id: int, episode: Episode) -> None:
+        self._returns[env_id] = episode.episode_return
+        self.is_over[env_id] = episode.is_over
+        row = bytearray(len(self._rows.generators[env_id]))
+        self.entries[env_id].odd_generator = generators.write(episode.generator, memoryview(row))
+        self._generators[env_id] = bytes(row)
+        if self._is_whole[env_id]:
+            moments = np.arange(self._starts[env_id], self._time) % self._capacity
+            for ring, actions in zip(self._rings, episode.actions, strict=True):
+                ring[moments, env_id] = actions
+
     def _of_each(self) -> tuple[Any, ...]:
         """What is kept of the episode of every environment, times aside."""
         episodes = (self._starts, self._is_whole, self._returns, self._generators)

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine import moves
+from shoal.engine import memento, moves
 from shoal.engine.backends import CLOSE_TIMEOUT_S, Backend, Terms, Worker
 from shoal.engine.batch import Batch
 from shoal.engine.books import Books
@@ -40,6 +40,7 @@ from shoal.engine.commands import (
 from shoal.engine.compare import check_spaces
 from shoal.engine.crew import EXIT_TIMEOUT_S, Crew
 from shoal.engine.incident import leave_construction
+from shoal.engine.memento import Memento
 from shoal.engine.plan import PoolPlan
 from shoal.engine.post import Post
 from shoal.engine.quick import Quick
@@ -669,6 +670,20 @@ class Pool:
         self._check_idle([env_id, *into_ids], "branch")
         self._settle()
         branch(self, env_id, into_ids)
+
+    @exclusive
+    def mementos(self) -> list[Memento]:
+        """Where every environment stands."""
+        self._check_idle(None, "mementos")
+        self._settle()
+        return memento.take(self)
+
+    @exclusive
+    def go_on(self, mementos: Sequence[Memento]) -> list[int]:
+        """Bring new environments to where others stood; those that did not get there."""
+        self._check_idle(None, "go_on")
+        self._settle()
+        return memento.put(self, mementos)
 
     def adopt(self, books: Books) -> None:
         """Go on with these books, which are for another number of environments."""

@@ -20,6 +20,7 @@ from shoal.seeding import Seed, seeds_of
 from shoal.vector.checks import as_count
 
 if TYPE_CHECKING:
+    from shoal.engine.memento import Memento
     from shoal.engine.pool import Pool, ResetPlan
 
 Options = Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
@@ -183,6 +184,18 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
             raise ContractError(f"branch: env {origin} cannot branch into itself.")
         self._pool.branch(origin, targets)
 
+    def mementos(self) -> list[Memento]:
+        """Where every environment stands, for others that `go_on` from there, maybe another day."""
+        return self._pool.mementos()
+
+    def go_on(self, mementos: Sequence[Memento]) -> list[int]:
+        """Bring environments that were never reset to where others stood, by replays.
+
+        Returns those that did not get there: their next steps report a lost episode, as after a
+        restart.
+        """
+        return self._pool.go_on(mementos)
+
     def _set_num_envs(self, num_envs: int) -> None:
         self.num_envs = num_envs
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -295,6 +308,7 @@ def describe_pool(pool: Pool, reason: str) -> dict[str, Any]:
         "reason": reason,
         "num_envs": pool.num_envs,
         "num_workers": len(pool.seats),
+        "start_method": pool.backend.start_method,
         "start_s": pool.start_s,
         "rows_bytes": pool.books.rows.shape.nbytes(),
         "steps": tally.steps,

@@ -122,6 +122,10 @@ class Backend(Protocol):
     loses_workers: bool
     """Whether a worker can be lost without the caller: then it can be replaced, too."""
 
+    @property
+    def start_method(self) -> str | None:
+        """How its processes come into being; None where there are none."""
+
     def launch(self, builds: Sequence[Build], started: Callable[[Any], None]) -> None:
         """Start one worker per command; they build their environments side by side.
 

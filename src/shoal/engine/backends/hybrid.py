@@ -28,6 +28,7 @@ class HybridBackend:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._processes = ProcessBackend(terms, num_own=1)
+        self.start_method = self._processes.start_method
 
     def launch(self, builds: Sequence[Build], started: Callable[[Any], None]) -> None:
         own = [build for build in builds if build.assignment.worker == _OWN]

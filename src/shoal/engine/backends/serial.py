@@ -74,6 +74,7 @@ class SerialBackend:
 
     name = "serial"
     loses_workers = False
+    start_method = None
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

@@ -164,6 +164,7 @@ class ThreadBackend:
 
     name = "thread"
     loses_workers = False
+    start_method = None
 
     def __init__(self, terms: Terms) -> None:
         self._terms, self._bell = terms, threading.Event()

@@ -1,0 +1,1 @@
+"""Algorithms: networks, losses and learners. A learner takes rollouts, and knows no environment."""

@@ -1,0 +1,248 @@
+"""Networks: what a policy that nobody has written is made of.
+
+An encoder for each leaf of the observation space, a memory if one is asked for, and two stacks of
+layers: one for the actions, one for the value. Any other `torch.nn.Module` will do in its place
+(`Network`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from shoal.errors import ConfigError
+from shoal.layout import Layout, Leaf
+
+Observation = Any
+"""A tensor `[batch, ...]`, or dicts and tuples of them, as the observation space has it."""
+
+
+class Network(Protocol):
+    """What a policy's own network must offer.
+
+    It is made with the observation space and the number of parameters that actions need. Called
+    with observations it returns these parameters `[batch, parameters]` and values `[batch]`. One
+    that remembers has a `state_size` and is called with observations and state `[batch, state]`,
+    zero at the start of an episode, and returns the new state as well.
+    """
+
+    def __call__(self, observation: Observation, *state: Tensor) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConfig:
+    """What the network looks like."""
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Widths of the layers, for actions and for values alike."""
+    activation: Literal["tanh", "relu", "elu", "silu"] = "tanh"
+    """What follows each layer."""
+    memory: Literal["none", "gru", "lstm"] = "none"
+    """What the policy remembers with, from one step to the next."""
+    memory_size: int = 64
+    """How many numbers it remembers."""
+    normalize_observations: bool = False
+    """Scale observations to mean 0 and variance 1, by all that was seen; saved with the weights."""
+    squash_actions: bool = False
+    """Squash continuous actions into their bounds by tanh; else they are clipped."""
+    initial_log_std: float = 0.0
+    """Logarithm of the spread of continuous actions at the start."""
+
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": nn.functional.elu,
+    "silu": nn.functional.silu,
+}
+
+
+class ActorCritic(nn.Module):
+    """Encoders, memory, and two stacks of layers."""
+
+    def __init__(
+        self, space: spaces.Space[Any], num_parameters: int, config: NetworkConfig
+    ) -> None:
+        super().__init__()
+        self._layout = Layout(space)
+        self.encoders = nn.ModuleList(encoder_of(leaf) for leaf in self._layout.leaves)
+        width = sum(encoder.size for encoder in self.encoders)  # type: ignore[misc]
+        self.memory: Memory | None = None
+        self.state_size = 0
+        if config.memory != "none":
+            self.memory = Memory(config.memory, width, config.memory_size)
+            width, self.state_size = config.memory_size, self.memory.state_size
+        activation, sizes = config.activation, config.hidden_sizes
+        self.actions = Stack(width, sizes, num_parameters, activation, gain=0.01)
+        self.values = Stack(width, sizes, 1, activation, gain=1.0)
+
+    def encode(self, observation: Observation) -> Tensor:
+        parts = self._layout.take_apart(observation)
+        encoded = [one(part) for one, part in zip(self.encoders, parts, strict=True)]
+        return encoded[0] if len(encoded) == 1 else torch.cat(encoded, -1)
+
+    def decide(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        return self.actions(features), self.values(features)[..., 0]
+
+    def forward(self, observation: Observation, *state: Tensor) -> Any:
+        features = self.encode(observation)
+        if self.memory is None:
+            return self.decide(features)
+        features, remembered = self.memory(features, *state)
+        return *self.decide(features), remembered
+
+    def unroll(
+        self, observation: Observation, state: Tensor, starts: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Parameters and values of whole sequences `[time, batch]`, observations `[time * batch]`.
+
+        At each step that starts an episode nothing is remembered.
+        """
+        assert self.memory is not None
+        features = self.encode(observation).unflatten(0, starts.shape)
+        recalled = []
+        for seen, is_start in zip(features, starts, strict=True):
+            seen, state = self.memory(seen, state * ~is_start[:, None])
+            recalled.append(seen)
+        return self.decide(torch.cat(recalled))
+
+
+class Memory(nn.Module):
+    """A GRU or LSTM cell, its state in one tensor `[batch, state_size]`."""
+
+    def __init__(self, kind: str, width: int, size: int) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(width, size) if kind == "gru" else nn.LSTMCell(width, size)
+        self.state_size = size if kind == "gru" else 2 * size
+        for name, weights in self.cell.named_parameters():
+            (nn.init.orthogonal_ if "weight" in name else nn.init.zeros_)(weights)
+
+    def forward(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """What is remembered after these, to be used and to be kept."""
+        if isinstance(self.cell, nn.GRUCell):
+            hidden = self.cell(features, state)
+            return hidden, hidden
+        hidden, inner = self.cell(features, state.chunk(2, -1))
+        return hidden, torch.cat([hidden, inner], -1)
+
+
+class Stack(nn.Module):
+    """Fully connected layers; orthogonal weights, smaller in the last one.
+
+    What PyTorch does around the call of a module takes as long as a small layer: here it is done
+    once for all of them.
+    """
+
+    def __init__(self, width: int, sizes: Sequence[int], out: int, activation: str, gain: float):
+        super().__init__()
+        widths, gains = [width, *sizes, out], [2.0**0.5] * len(sizes) + [gain]
+        self.layers = nn.ModuleList(
+            _orthogonal(nn.Linear(one, other), gain)
+            for one, other, gain in zip(widths, widths[1:], gains, strict=False)
+        )
+        self._weights = [(layer.weight, layer.bias) for layer in self.layers]
+        self._activate = _ACTIVATIONS[activation]
+
+    def forward(self, features: Tensor) -> Tensor:
+        *inner, (weight, bias) = self._weights
+        for one, other in inner:
+            features = self._activate(nn.functional.linear(features, one, other))  # type: ignore[arg-type]
+        return nn.functional.linear(features, weight, bias)  # type: ignore[arg-type]
+
+
+def _orthogonal(layer: Any, gain: float) -> Any:
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def encoder_of(leaf: Leaf) -> Any:
+    """What turns one leaf of an observation into features; ConfigError where nothing does."""
+    space = leaf.space
+    if is_image(space):
+        return Pixels(space.shape)  # type: ignore[arg-type]
+    if isinstance(space, spaces.Discrete):
+        return OneHot([int(space.n)], int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        return OneHot(space.nvec.reshape(-1).tolist(), space.start.reshape(-1).tolist())
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return Flat(space.shape)
+    raise ConfigError(
+        f"{leaf.name('observation')} is a {space}, which no network here can read. Wrap the "
+        "environment so that it becomes an array, or give a policy of your own."
+    )
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Bytes, in three dimensions, large enough for a convolution."""
+    return (
+        isinstance(space, spaces.Box)
+        and space.dtype == np.uint8
+        and len(space.shape) == 3
+        and min(sorted(space.shape)[1:]) >= 36
+    )
+
+
+class Flat(nn.Module):
+    """Numbers as they are."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.size, self._is_vector = int(np.prod(shape)), len(shape) == 1
+
+    def forward(self, values: Tensor) -> Tensor:
+        values = values.float()
+        return values if self._is_vector else values.reshape(len(values), self.size)
+
+
+class OneHot(nn.Module):
+    """Choices, each as one of several switches."""
+
+    _first: Tensor
+
+    def __init__(self, counts: list[int], first: Any) -> None:
+        super().__init__()
+        self._counts, self.size = counts, sum(counts)
+        self.register_buffer("_first", torch.as_tensor(first), persistent=False)
+
+    def forward(self, values: Tensor) -> Tensor:
+        chosen = (values.long() - self._first).reshape(len(values), -1)
+        hot = [nn.functional.one_hot(chosen[:, k], n) for k, n in enumerate(self._counts)]
+        return torch.cat(hot, -1).float()
+
+
+class Pixels(nn.Module):
+    """The convolutions of Mnih et al. (2015), for pictures `[h, w, c]` or `[c, h, w]`."""
+
+    def __init__(self, shape: tuple[int, int, int], size: int = 512) -> None:
+        super().__init__()
+        self._is_last = shape[2] == min(shape)
+        height, width, channels = shape if self._is_last else (*shape[1:], shape[0])
+        gain = 2.0**0.5
+        self.convolutions = nn.Sequential(
+            _orthogonal(nn.Conv2d(channels, 32, 8, 4), gain),
+            nn.ReLU(),
+            _orthogonal(nn.Conv2d(32, 64, 4, 2), gain),
+            nn.ReLU(),
+            _orthogonal(nn.Conv2d(64, 64, 3, 1), gain),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        with torch.no_grad():
+            flat = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
+        self.last, self.size = (
+            nn.Sequential(_orthogonal(nn.Linear(flat, size), gain), nn.ReLU()),
+            size,
+        )
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        if self._is_last:
+            pictures = pictures.permute(0, 3, 1, 2)
+        features: Tensor = self.last(self.convolutions(pictures.float() / 255.0))
+        return features

@@ -1,0 +1,36 @@
+"""`shoal eval RUN`: how the agent of a run does."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "evaluate the agent of a run, or of a checkpoint"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, or a checkpoint")
+    parser.add_argument("--episodes", type=int, default=100, help="how many (default 100)")
+    parser.add_argument("--env", help="another environment than it was trained in")
+    parser.add_argument("--seed", type=int, default=0, help="of the episodes (default 0)")
+    parser.add_argument(
+        "--stochastic", action="store_true", help="draw actions, as in training; else take the best"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    from shoal.training.api import evaluate
+
+    found = evaluate(
+        given.run,
+        episodes=given.episodes,
+        env=given.env,
+        seed=given.seed,
+        deterministic=not given.stochastic,
+    )
+    how = "stochastic" if given.stochastic else "deterministic"
+    print(
+        f"{found.mean:.2f} ± {found.std:.2f} over {len(found.returns)} episodes ({how}), "
+        f"length {found.metrics()['eval/length_mean']:.1f}"
+    )
+    return 0

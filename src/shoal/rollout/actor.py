@@ -1,0 +1,44 @@
+"""Actor: what a collector needs of a policy. Arrays in, arrays out, wherever it computes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+
+from shoal.layout import Array
+
+
+class Decision(NamedTuple):
+    """What a policy does about a batch of observations."""
+
+    actions: Array
+    """As they are recorded."""
+    env_actions: Array
+    """The same as environments take them."""
+    log_probs: Array
+    values: Array
+    state: Array | None
+    """A recurrent policy's, after it."""
+
+
+class Actor(Protocol):
+    """Decides, for any number of environments at a time. `state` is None for what has no memory."""
+
+    version: int
+    """How often it was updated."""
+
+    def initial_state(self, num_envs: int) -> Array | None:
+        """What a policy with a memory remembers when an episode starts: zeros, `[num_envs, h]`."""
+
+    def act(
+        self,
+        observations: tuple[Array, ...],
+        state: Array | None,
+        action_masks: Array | None,
+        random: torch.Generator,
+    ) -> Decision:
+        """Draw actions; one array per leaf of the observation space, `[num_envs, ...]`."""
+
+    def value(self, observations: tuple[Array, ...], state: Array | None) -> Array:
+        """What these are worth."""

@@ -1,0 +1,91 @@
+"""Episodes as they end, counted by when they began.
+
+Where a number of episodes is asked for, it is the first so many that *began*: of those that happen
+to end first, short ones would be too many.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from shoal.layout import Array
+
+LATEST = 100
+"""How many episodes a mean is of."""
+
+
+class Episodes:
+    """Returns and lengths of the episodes of some environments. `limit`: count only so many."""
+
+    def __init__(self, num_envs: int, limit: int | None = None) -> None:
+        self.limit = limit
+        self._returns = np.zeros(num_envs)
+        self._lengths = np.zeros(num_envs, dtype=np.int64)
+        self._numbers = np.arange(num_envs)
+        """When each running episode began, among all."""
+        self._num_begun = num_envs
+        self.num_ended = 0
+        """Those within the limit."""
+        self._latest: deque[tuple[float, int]] = deque(maxlen=LATEST)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that were asked for have ended."""
+        return self.limit is not None and self.num_ended >= self.limit
+
+    def add(self, rewards: Array, ended: Array, lost: Array | None) -> None:
+        """A step of all environments: what it brought, and whose episodes have ended (ids).
+
+        Episodes that were `lost` end here and count for nothing, except as begun.
+        """
+        self._returns += rewards
+        self._lengths += 1
+        for env_id in ended.tolist():
+            is_lost = lost is not None and bool(lost[env_id])
+            self._end(env_id, is_lost)
+
+    def _end(self, env_id: int, is_lost: bool) -> None:
+        if self.limit is None or self._numbers[env_id] < self.limit:
+            self.num_ended += 1
+            if not is_lost:
+                self._latest.append((float(self._returns[env_id]), int(self._lengths[env_id])))
+        self._returns[env_id] = 0.0
+        self._lengths[env_id] = 0
+        self._numbers[env_id] = self._num_begun
+        self._num_begun += 1
+
+    def metrics(self) -> dict[str, float]:
+        """Of the latest one, and of the latest hundred; nothing before the first has ended."""
+        told: dict[str, float] = {"run/episodes": self.num_ended}
+        if self._latest:
+            returns, lengths = zip(*self._latest, strict=True)
+            told |= {
+                "episode/return": returns[-1],
+                "episode/length": lengths[-1],
+                "episode/return_mean": float(np.mean(returns)),
+                "episode/length_mean": float(np.mean(lengths)),
+            }
+        return told
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it."""
+        return {
+            "returns": self._returns.tolist(),
+            "lengths": self._lengths.tolist(),
+            "numbers": self._numbers.tolist(),
+            "num_begun": self._num_begun,
+            "num_ended": self.num_ended,
+            "latest": [list(one) for one in self._latest],
+        }
+
+    def put_state(self, state: Mapping[str, Any]) -> None:
+        self._returns[:] = state["returns"]
+        self._lengths[:] = state["lengths"]
+        self._numbers[:] = state["numbers"]
+        self._num_begun, self.num_ended = state["num_begun"], state["num_ended"]
+        self._latest.clear()
+        self._latest.extend((one[0], one[1]) for one in state["latest"])

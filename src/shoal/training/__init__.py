@@ -1,0 +1,1 @@
+"""Training: settings, checkpoints, run folders, evaluation, and the one loop."""

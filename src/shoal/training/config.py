@@ -1,0 +1,101 @@
+"""What a training run can be told: typed, in groups, each field explained once beneath it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from shoal.algos.networks import NetworkConfig
+from shoal.algos.ppo.config import PPOConfig
+from shoal.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class EnvConfig:
+    """Environments, and where they run."""
+
+    env: str = "CartPole-v1"
+    """A Gymnasium id, or module:factory."""
+    n_envs: int = 1
+    """Environments that are stepped at once; 1 is one after the other, in this process."""
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    """What each environment is made with."""
+    backend: Literal["auto", "serial", "thread", "process", "hybrid"] = "auto"
+    """Where they run; auto measures one and chooses."""
+    num_workers: int | None = None
+    """Workers that share the environments; None: as many as help."""
+    parallel_start_method: Literal["spawn", "fork", "forkserver"] | None = None
+    """How worker processes come into being; None: what suits this system."""
+    step_timeout_s: float | None = None
+    """An environment that takes longer for a step is ended and rebuilt (backend process)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoalConfig:
+    """When the run is over: whichever comes first."""
+
+    total_steps: int | None = None
+    """After so many steps of all environments together."""
+    num_episodes: int | None = None
+    """When the first so many episodes, by when they began, have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputConfig:
+    """What is written, shown and tried out meanwhile."""
+
+    run_dir: Path = Path("runs")
+    """Where the folder of this run is made."""
+    checkpoint_dir: Path | None = None
+    """Where checkpoints go; None: into the run's folder."""
+    save_every: int = 100
+    """Write a checkpoint every so many episodes."""
+    eval_every: int = 100
+    """Evaluate every so many episodes; 0: only at the end."""
+    eval_episodes: int = 10
+    """Episodes of an evaluation."""
+    log_interval: int = 10
+    """Print a line every so many episodes, where there is no terminal."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+    wandb: bool = False
+    """Log to Weights & Biases."""
+    wandb_project: str = "shoal"
+    """Under which project."""
+    video_every: int = 0
+    """Record an episode of environment 0 every so many steps of it; 0: only the final policy."""
+    calibrate: bool = True
+    """Measure how much faster this is than one environment, at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """The run itself."""
+
+    seed: int = 0
+    """The same seed gives the same run, whatever backend and number of workers."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where the network is computed; auto: a GPU for pictures and large networks, else the CPU."""
+    num_threads: int | None = None
+    """Threads of PyTorch; None: one for small networks."""
+    resume_from: Path | None = None
+    """A run's folder, or a checkpoint: go on from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PPORun:
+    """Everything about a PPO run."""
+
+    envs: EnvConfig = field(default_factory=EnvConfig)
+    goal: GoalConfig = field(default_factory=GoalConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        if self.envs.n_envs < 1:
+            raise ConfigError(f"n_envs must be at least 1, got {self.envs.n_envs}.")
+        if self.ppo.n_steps * self.envs.n_envs < 2:
+            raise ConfigError("n_steps times n_envs must be at least 2: there is nothing to learn.")

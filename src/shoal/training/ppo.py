@@ -1,0 +1,153 @@
+"""A PPO run, from its configuration to the folder that it leaves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from shoal.algos.agent import Agent, MakeNetwork
+from shoal.algos.networks import is_image
+from shoal.algos.ppo.learner import PPO
+from shoal.errors import ConfigError
+from shoal.rollout.collector import Collector, Goal
+from shoal.training import save
+from shoal.training.checkpoint import Checkpoint
+from shoal.training.config import EnvConfig, PPORun
+from shoal.training.evaluate import Evaluation, evaluate
+from shoal.training.settings import to_mapping
+from shoal.training.spaces import describe
+from shoal.vector.env import VectorEnv
+from shoal.vector.make import make
+from shoal.vector.source import Source, resolve
+
+log = logging.getLogger("shoal")
+
+_SMALL = 1_000_000
+"""Weights up to which one thread computes faster than several."""
+
+
+class Training:
+    """Environments, agent, learner and source of one run; `with` closes what has to be closed."""
+
+    def __init__(
+        self, config: PPORun, env: Source, make_network: MakeNetwork | None = None
+    ) -> None:
+        self.config, self.env = config, env
+        self.envs = make_envs(config.envs, env)
+        try:
+            self._assemble(make_network)
+        except BaseException:
+            self.envs.close()
+            raise
+
+    def _assemble(self, make_network: MakeNetwork | None) -> None:
+        config, envs = self.config, self.envs
+        observation, action = envs.single_observation_space, envs.single_action_space
+        describe(observation), describe(action)  # which refuses what cannot be learnt
+        with seeded(config.run.seed):
+            self.agent = Agent(observation, action, config.network, make_network)
+        self.device = device_for(config.run.device, self.agent)
+        self.agent.to(self.device)
+        self.learner = PPO(self.agent, config.ppo, envs.num_envs, config.run.seed)
+        goal = Goal(config.goal.total_steps, config.goal.num_episodes)
+        self.source = Collector(
+            envs, self.agent, horizon=config.ppo.n_steps, seed=config.run.seed, goal=goal
+        )
+        self._kept = save.Kept(self.agent, self.learner, self.source)
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.envs.__exit__(*error)
+
+    def checkpoint(self) -> Checkpoint:
+        """All that a later run needs in order to go on exactly from here."""
+        envs = self.envs
+        return self._kept.checkpoint(
+            {
+                "algorithm": "ppo",
+                "step": self.source.step,
+                "env": self.config.envs.env,
+                "observation_space": describe(envs.single_observation_space),
+                "action_space": describe(envs.single_action_space),
+                "config": to_mapping(self.config),
+            }
+        )
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint; nothing was done before."""
+        about, envs = checkpoint.about, self.envs
+        save.check_spaces(about, envs.single_observation_space, envs.single_action_space)
+        lost = self._kept.put(checkpoint)
+        if lost:
+            log.warning(
+                "the running episodes of environments %s could not be replayed to where they "
+                "were, and begin anew: these environments do not follow from seed and actions.",
+                ", ".join(map(str, lost)),
+            )
+
+    def evaluate(self, num_episodes: int, *, deterministic: bool = True) -> Evaluation:
+        """On an environment of its own."""
+        factory = resolve(self.env, self.config.envs.env_kwargs).factories[0]
+        seed = self.config.run.seed
+        return evaluate(self.agent, factory, num_episodes, seed=seed, deterministic=deterministic)
+
+
+def make_envs(config: EnvConfig, env: Source) -> VectorEnv:
+    """The environments of a run: lost ones are brought back to where they were, if that can be."""
+    is_one = config.n_envs == 1 and config.backend == "auto"
+    return make(
+        env,
+        config.n_envs,
+        backend="serial" if is_one else config.backend,
+        num_workers=config.num_workers,
+        start_method=config.parallel_start_method,
+        env_kwargs=config.env_kwargs,
+        autoreset="same_step",
+        copy=False,
+        on_failure="replay",
+        step_timeout_s=config.step_timeout_s,
+    )
+
+
+def device_for(asked: str, agent: Agent) -> torch.device:
+    """Where to compute; `auto` takes a GPU for pictures and for large networks."""
+    has = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if asked != "auto":
+        if not has[asked]:
+            raise ConfigError(f"device is {asked!r}, which this machine does not have. Use 'cpu'.")
+        return torch.device(asked)
+    has_pictures = any(is_image(leaf.space) for leaf in agent.layout.leaves)
+    if has_pictures or _size(agent) > _SMALL:
+        return torch.device(next(name for name in ("cuda", "mps", "cpu") if has[name]))
+    return torch.device("cpu")
+
+
+def _size(agent: Agent) -> int:
+    return sum(one.numel() for one in agent.parameters())
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """While PyTorch draws from this seed, as for first weights; before and after, as it would."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def threads(asked: int | None, agent: Agent) -> Iterator[None]:
+    """While PyTorch uses so many threads; None: one, where the network is small."""
+    before = torch.get_num_threads()
+    if asked is None:
+        asked = 1 if _size(agent) <= _SMALL else before
+    torch.set_num_threads(asked)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

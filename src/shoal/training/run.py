@@ -1,0 +1,187 @@
+"""A run from start to end: sinks, checkpoints, evaluation, the loop, and what is left behind.
+
+Nothing here knows which algorithm it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from shoal.algos.agent import Agent
+from shoal.monitor import (
+    Console,
+    JsonLines,
+    Sink,
+    Steadfast,
+    TensorBoard,
+    Undertaking,
+    WeightsAndBiases,
+    draw,
+)
+from shoal.monitor.jsonl import truncate_after
+from shoal.rollout.collector import Collector
+from shoal.training import save
+from shoal.training.checkpoint import Checkpoint
+from shoal.training.config import OutputConfig
+from shoal.training.evaluate import Evaluation
+from shoal.training.folder import Folder
+from shoal.training.loop import Callback, Learner, Progress, learn
+from shoal.training.watch import Evaluate, Every, Save, Signals
+
+log = logging.getLogger("shoal")
+
+
+class Training(Protocol):
+    """What an algorithm makes of a configuration and environments."""
+
+    agent: Agent
+    source: Collector
+
+    @property
+    def learner(self) -> Learner: ...
+
+    def checkpoint(self) -> Checkpoint: ...
+
+    def evaluate(self, num_episodes: int, *, deterministic: bool = True) -> Evaluation: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run has left."""
+
+    folder: Path
+    agent: Agent
+    summary: Mapping[str, Any]
+    evaluation: Evaluation
+    """Of the policy that it ended with."""
+
+
+class Conduct:
+    """One run: `start` to finish."""
+
+    def __init__(
+        self,
+        training: Training,
+        folder: Folder,
+        output: OutputConfig,
+        undertaking: Undertaking,
+        config: Mapping[str, Any],
+    ) -> None:
+        self._training, self._folder, self._output = training, folder, output
+        self._undertaking, self._config = undertaking, config
+        self._begun = time.perf_counter()
+
+    def run(self, callbacks: Sequence[Callback], shows: bool) -> Run:
+        """All of it. Ctrl-C leaves a checkpoint, and is raised again after that."""
+        with ExitStack() as until_done:
+            console = Console(self._undertaking) if shows else None
+            sinks = [until_done.enter_context(closing(one)) for one in self._sinks(console)]
+            progress = Progress(sinks)
+            signals = Signals(log.warning)
+            watch = self._evaluating()
+            every = Every(self._output.save_every, self._training.source.episodes.num_ended)
+            with signals.heeded():
+                learn(
+                    self._training.source,
+                    self._training.learner,
+                    progress,
+                    [watch, Save(every, self._save), *callbacks, signals],
+                )
+            self._save("final_model")
+            return self._finish(progress, watch, console)
+
+    def _sinks(self, console: Console | None) -> list[Sink]:
+        output, root, begun = self._output, self._folder.root, self._undertaking.first_step
+        if begun:
+            truncate_after(self._folder.metrics, begun)
+        sinks: list[Sink] = [JsonLines(self._folder.metrics)]
+        if output.tensorboard:
+            sinks.append(TensorBoard(root, begun or None))
+        if output.wandb:
+            sinks.append(WeightsAndBiases(output.wandb_project, root.name, self._config, root))
+        steadfast: list[Sink] = [Steadfast(one) for one in sinks]
+        return [*steadfast, console] if console is not None else steadfast
+
+    def _save(self, name: str) -> None:
+        save.try_to_write(self._folder.checkpoint(name), self._training.checkpoint())
+
+    def _evaluating(self) -> Evaluate:
+        count = self._output.eval_episodes
+        return Evaluate(
+            Every(self._output.eval_every, self._training.source.episodes.num_ended),
+            lambda: self._training.evaluate(count),
+            lambda: self._save("best_model"),
+        )
+
+    def _finish(self, progress: Progress, watch: Evaluate, console: Console | None) -> Run:
+        evaluation = watch.now(progress)
+        summary = self._summary(progress, evaluation)
+        self._leave(summary)
+        if console is not None:
+            console.finish(_in_words(summary), self._written())
+        return Run(self._folder.root, self._training.agent, summary, evaluation)
+
+    def _summary(self, progress: Progress, evaluation: Evaluation) -> dict[str, Any]:
+        seconds, latest = time.perf_counter() - self._begun, progress.metrics
+        taken = progress.step - self._undertaking.first_step
+        shares = {
+            name: latest.get(f"time/{name}") for name in ("stepping", "inference", "learning")
+        }
+        return {
+            "steps": progress.step,
+            "episodes": int(latest.get("run/episodes", 0)),
+            "seconds": round(seconds, 3),
+            "steps_per_s": round(taken / seconds, 1),
+            "shares_of_time": shares,
+            "restarts": int(latest.get("engine/restarts", 0)),
+            "replays": int(latest.get("engine/replays", 0)),
+            "stopped_by": progress.stopped_by,
+            "evaluation": evaluation.metrics(),
+        }
+
+    def _leave(self, summary: Mapping[str, Any]) -> None:
+        """Write what tells of the run; a disk that is full does not take the result away."""
+        try:
+            self._folder.summary.write_text(json.dumps(summary, indent=2) + "\n")
+            draw(self._folder.metrics, self._folder.curves)
+        except OSError as problem:
+            log.warning("the summary could not be written to %s: %s", self._folder.root, problem)
+
+    def _written(self) -> dict[str, Path]:
+        folder = self._folder
+        paths = {
+            "folder": folder.root,
+            "best model": folder.checkpoint("best_model"),
+            "final model": folder.checkpoint("final_model"),
+            "curves": folder.curves,
+            "summary": folder.summary,
+        }
+        return {name: path for name, path in paths.items() if path.exists()}
+
+
+def _in_words(summary: Mapping[str, Any]) -> dict[str, str]:
+    found, shares = summary["evaluation"], summary["shares_of_time"]
+    spent = ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share is not None)
+    words = {
+        "steps": f"{summary['steps']:,}",
+        "episodes": f"{summary['episodes']:,}",
+        "time": f"{summary['seconds']:.1f} s",
+        "speed": f"{summary['steps_per_s']:,.0f} steps/s",
+        "time spent": spent,
+        "evaluation": (
+            f"{found['eval/return_mean']:.1f} ± {found['eval/return_std']:.1f} "
+            f"over {found['eval/episodes']} episodes"
+        ),
+    }
+    if summary["restarts"] or summary["replays"]:
+        words["lost workers"] = f"{summary['replays']} replayed, {summary['restarts']} restarted"
+    if summary["stopped_by"]:
+        words["stopped by"] = str(summary["stopped_by"])
+    return words

@@ -1,0 +1,134 @@
+"""Checkpoints of a run: what is in one, when one is written, and how a run goes on from one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from shoal.algos.agent import Agent
+from shoal.errors import ConfigError
+from shoal.layout import Array
+from shoal.training.checkpoint import Checkpoint, newest, read, write
+from shoal.training.spaces import describe
+
+log = logging.getLogger("shoal")
+
+
+class Keeps(Protocol):
+    """A source or a learner: what it keeps beside the agent's weights."""
+
+    def state(self) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """Arrays or tensors, and what JSON can hold."""
+
+    def put_state(self, arrays: Any, about: Mapping[str, Any]) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """All that changes while a run goes on."""
+
+    agent: Agent
+    learner: Keeps
+    source: Keeps
+
+    def checkpoint(self, about: Mapping[str, Any]) -> Checkpoint:
+        """All of it, at this moment."""
+        tensors = _prefixed("agent", self.agent.state_dict())
+        kept: dict[str, Any] = {"version": self.agent.version}
+        for name, part in (("learner", self.learner), ("source", self.source)):
+            arrays, kept[name] = part.state()
+            tensors |= _prefixed(name, arrays)
+        return Checkpoint(tensors, {**about, "kept": kept})
+
+    def put(self, checkpoint: Checkpoint) -> list[int]:
+        """Go on from there; environments whose running episodes were lost."""
+        kept = checkpoint.about["kept"]
+        load_weights(self.agent, checkpoint)
+        self.agent.version = kept["version"]
+        self.learner.put_state(_part("learner", checkpoint.tensors), kept["learner"])
+        arrays = {name: one.numpy() for name, one in _part("source", checkpoint.tensors).items()}
+        lost: list[int] = self.source.put_state(arrays, kept["source"])
+        return lost
+
+
+def load_weights(agent: Agent, checkpoint: Checkpoint) -> None:
+    """Give an agent the weights of a checkpoint; ConfigError where they are another network's."""
+    weights, own = _part("agent", checkpoint.tensors), agent.state_dict()
+    odd = [
+        f"{name} is {_shape(weights.get(name))}, expected {_shape(own.get(name))}"
+        for name in sorted(weights.keys() | own.keys())
+        if _shape(weights.get(name)) != _shape(own.get(name))
+    ]
+    if odd:
+        raise ConfigError(
+            f"the checkpoint is one of another network: {'; '.join(odd[:3])}"
+            f"{f' and {len(odd) - 3} more' if len(odd) > 3 else ''}. Use the configuration and "
+            "policy that it was made with."
+        )
+    agent.load_state_dict(weights)
+
+
+def check_spaces(
+    about: Mapping[str, Any], observation: spaces.Space[Any], action: spaces.Space[Any]
+) -> None:
+    """Whether a checkpoint fits an environment."""
+    for name, space in (("observation", observation), ("action", action)):
+        if about[f"{name}_space"] != describe(space):
+            raise ConfigError(
+                f"the checkpoint is one of another environment ({about['env']}): its {name} space "
+                f"is {about[f'{name}_space']}, this one's is {describe(space)}."
+            )
+
+
+def find(path: Path) -> tuple[Path, Checkpoint]:
+    """The checkpoint that is meant by a file, a run's folder or a folder of checkpoints."""
+    if path.is_dir():
+        inner = path / "checkpoints"
+        return newest(inner if inner.is_dir() else path)
+    return path, read(path)
+
+
+def try_to_write(path: Path, checkpoint: Checkpoint) -> bool:
+    """Write one; a disk that is full does not end a run, and the one before stays."""
+    try:
+        write(path, checkpoint)
+    except OSError as problem:
+        log.warning(
+            "the checkpoint %s could not be written (%s); the run goes on, and the one before it "
+            "is still there",
+            path,
+            problem.strerror or problem,
+        )
+        return False
+    return True
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, Array | Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": _tensor(array) for name, array in arrays.items()}
+
+
+def _tensor(array: Array | Tensor) -> Tensor:
+    if isinstance(array, Tensor):
+        return array.detach().cpu()
+    return torch.from_numpy(np.array(array, order="C"))
+
+
+def _part(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    start = prefix + "."
+    return {
+        name.removeprefix(start): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(start)
+    }
+
+
+def _shape(tensor: Tensor | None) -> Any:
+    return "missing" if tensor is None else list(tensor.shape)

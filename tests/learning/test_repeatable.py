@@ -1,0 +1,151 @@
+"""The same seed gives the same weights, bit for bit: on every backend, and across a break."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conftest import SETTINGS, Setting  # noqa: E402
+from shoal.algos.networks import NetworkConfig  # noqa: E402
+from shoal.algos.ppo.config import PPOConfig  # noqa: E402
+from shoal.testing import CountingWorld  # noqa: E402
+from shoal.training import checkpoint  # noqa: E402
+from shoal.training.config import EnvConfig, GoalConfig, PPORun, RunConfig  # noqa: E402
+from shoal.training.loop import Progress, learn  # noqa: E402
+from shoal.training.ppo import Training, threads  # noqa: E402
+
+STEPS = 4 * 16
+"""Of one update."""
+SMALL = PPORun(
+    envs=EnvConfig(env="CartPole-v1", n_envs=4, backend="serial"),
+    ppo=PPOConfig(n_steps=16, n_epochs=2, batch_size=32, learning_rate_schedule="linear"),
+    run=RunConfig(device="cpu", seed=5),
+)
+REMEMBERING = replace(
+    SMALL,
+    ppo=replace(SMALL.ppo, normalize_rewards=True, sequence_length=8),
+    network=NetworkConfig(memory="lstm", memory_size=8, normalize_observations=True),
+)
+
+
+def weights(training: Training) -> dict[str, Any]:
+    return {name: value.clone() for name, value in training.agent.state_dict().items()}
+
+
+def assert_same(first: dict[str, Any], other: dict[str, Any]) -> None:
+    assert first.keys() == other.keys()
+    for name, value in first.items():
+        assert torch.equal(value, other[name]), name
+
+
+def stop_after(num_updates: int) -> Any:
+    def stop(run: Progress) -> None:
+        if run.num_updates == num_updates:
+            run.stop("enough")
+
+    return stop
+
+
+def advance(training: Training, num_updates: int) -> None:
+    with threads(1, training.agent):
+        learn(training.source, training.learner, Progress([]), [stop_after(num_updates)])
+
+
+def goal(config: PPORun) -> PPORun:
+    return replace(config, goal=GoalConfig(total_steps=20 * STEPS))
+
+
+@pytest.fixture(scope="module")
+def oracle() -> dict[str, Any]:
+    with Training(goal(SMALL), "CartPole-v1") as training:
+        advance(training, 4)
+        return weights(training)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_every_backend_gives_the_same_weights(
+    setting: Setting, oracle: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setting.portable:
+        monkeypatch.setenv("SHOAL_PORTABLE", "1")
+    where: Any = setting.backend
+    envs = replace(SMALL.envs, backend=where, num_workers=setting.num_workers)
+    with Training(goal(replace(SMALL, envs=envs)), "CartPole-v1") as training:
+        advance(training, 4)
+        assert_same(weights(training), oracle)
+
+
+def test_another_seed_gives_other_weights(oracle: dict[str, Any]) -> None:
+    with Training(goal(replace(SMALL, run=RunConfig(device="cpu", seed=6))), "CartPole-v1") as one:
+        advance(one, 4)
+        assert not torch.equal(
+            weights(one)["network.values.layers.0.weight"], oracle["network.values.layers.0.weight"]
+        )
+
+
+@pytest.mark.parametrize("config", [SMALL, REMEMBERING], ids=["plain", "remembering"])
+@pytest.mark.parametrize("backend", ["serial", "process", "hybrid"])
+def test_a_run_that_goes_on_equals_one_that_never_stopped(
+    config: PPORun, backend: Any, tmp_path: Path
+) -> None:
+    config = goal(replace(config, envs=replace(config.envs, backend=backend, num_workers=2)))
+    file = tmp_path / "model.safetensors"
+    with Training(config, "CartPole-v1") as straight:
+        advance(straight, 3)
+        checkpoint.write(file, straight.checkpoint())
+        advance(straight, 4)
+    with Training(config, "CartPole-v1") as resumed:
+        resumed.resume(checkpoint.read(file))
+        advance(resumed, 4)
+        assert resumed.source.step == straight.source.step == 7 * STEPS
+        assert resumed.source.episodes.state() == straight.source.episodes.state()
+    assert_same(weights(resumed), weights(straight))
+
+
+def test_an_environment_that_cannot_be_replayed_begins_anew_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, made = goal(SMALL), []
+
+    def changing() -> CountingWorld:
+        made.append(1)
+        return CountingWorld(len(made), history=False)
+
+    with Training(config, changing) as training:
+        advance(training, 1)
+        kept = training.checkpoint()
+    with Training(config, changing) as resumed:
+        resumed.resume(kept)
+        assert "could not be replayed" in caplog.text
+        advance(resumed, 1)
+        assert resumed.source.step == 2 * STEPS
+
+
+def test_what_the_learner_thinks_of_an_action_is_what_the_actor_thought() -> None:
+    for config in (SMALL, REMEMBERING):
+        with Training(goal(config), "CartPole-v1") as training:
+            advance(training, 2)
+            rollout = training.source.collect()
+            material = training.learner._material(rollout)
+            for judged, values, batch in training.learner._judged(material, rollout):
+                log_probs, old_values = batch.numbers[:, 0], batch.numbers[:, 1]
+                torch.testing.assert_close(judged.log_probs, log_probs, atol=1e-6, rtol=1e-5)
+                torch.testing.assert_close(values, old_values, atol=1e-5, rtol=1e-5)
+
+
+def test_a_lost_step_is_kept_out_of_what_is_learnt() -> None:
+    with Training(goal(SMALL), "CartPole-v1") as training:
+        rollout = training.source.collect()
+        lost = np.array(rollout.valid)
+        lost[5, 2] = False
+        material = training.learner._material(replace(rollout, valid=lost))
+        _, _, advantages, _, weights = material.numbers.unbind(-1)
+        assert not material.is_whole
+        assert weights.sum() == rollout.num_steps - 1
+        assert advantages[5 * 4 + 2] == 0.0

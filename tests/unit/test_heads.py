@@ -1,0 +1,134 @@
+"""Heads against PyTorch's own distributions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gymnasium import spaces  # noqa: E402
+from torch import distributions as D  # noqa: E402, N812
+
+from shoal.algos.heads import TanhGaussian, head_of  # noqa: E402
+from shoal.errors import ConfigError  # noqa: E402
+
+SPACES: list[spaces.Space[Any]] = [
+    spaces.Discrete(5, start=2),
+    spaces.MultiDiscrete([2, 3, 4], start=[1, 0, -1]),
+    spaces.MultiDiscrete([[2, 3], [4, 2]]),
+    spaces.MultiBinary(4),
+    spaces.Box(-1.0, 2.0, (3,)),
+    spaces.Box(-1.0, 2.0, (2, 2), np.float64),
+]
+
+
+def oracle(space: spaces.Space[Any], head: Any, parameters: Any) -> Any:
+    if isinstance(space, spaces.Discrete):
+        return D.Categorical(logits=parameters)
+    if isinstance(space, spaces.MultiBinary):
+        return D.Independent(D.Bernoulli(logits=parameters), 1)
+    if isinstance(space, spaces.Box):
+        return D.Independent(D.Normal(parameters, head.log_std.exp()), 1)
+    return None
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+@pytest.mark.parametrize("squash", [False, True])
+def test_drawn_actions_are_in_the_space(space: spaces.Space[Any], squash: bool) -> None:
+    head = head_of(space, squash=squash)
+    parameters = 3.0 * torch.randn(64, head.size, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        actions, _ = head.draw(parameters, None, torch.Generator().manual_seed(1))
+    taken = head.to_env(actions.numpy())
+    assert len(taken) == 64
+    assert all(space.contains(one) for one in taken)
+    assert all(space.contains(one) for one in head.to_env(head.best(parameters, None).numpy()))
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_log_probs_of_drawing_and_of_judging_are_the_same(space: spaces.Space[Any]) -> None:
+    for squash in (False, True):
+        head = head_of(space, squash=squash)
+        parameters = torch.randn(16, head.size, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            actions, log_probs = head.draw(parameters, None, torch.Generator().manual_seed(1))
+            assert torch.equal(head.judge(parameters, actions, None).log_probs, log_probs)
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_log_probs_and_entropy_are_those_of_the_distribution(space: spaces.Space[Any]) -> None:
+    head = head_of(space, log_std=-0.5)
+    parameters = torch.randn(16, head.size, generator=torch.Generator().manual_seed(0))
+    actions, _ = head.draw(parameters, None, torch.Generator().manual_seed(1))
+    judged = head.judge(parameters, actions, None)
+    if isinstance(space, spaces.MultiDiscrete):
+        counts = space.nvec.reshape(-1).tolist()
+        each = [D.Categorical(logits=one) for one in parameters.split(counts, -1)]
+        log_probs = sum(one.log_prob(actions[:, k]) for k, one in enumerate(each))
+        entropy = sum(one.entropy() for one in each)
+    else:
+        distribution = oracle(space, head, parameters)
+        values = actions.float() if isinstance(space, spaces.MultiBinary) else actions
+        log_probs, entropy = distribution.log_prob(values), distribution.entropy()
+    torch.testing.assert_close(judged.log_probs, log_probs)
+    torch.testing.assert_close(judged.entropy, entropy)
+
+
+def test_choices_are_drawn_as_often_as_they_are_probable() -> None:
+    head = head_of(spaces.Discrete(3))
+    wanted = torch.tensor([0.2, 0.5, 0.3])
+    parameters = wanted.log().expand(20_000, 3)
+    actions, _ = head.draw(parameters, None, torch.Generator().manual_seed(0))
+    found = torch.bincount(actions, minlength=3) / len(actions)
+    torch.testing.assert_close(found, wanted, atol=0.015, rtol=0.0)
+
+
+def test_what_a_mask_forbids_is_never_drawn_and_has_no_part_in_the_entropy() -> None:
+    head = head_of(spaces.Discrete(4))
+    parameters = torch.zeros(500, 4)
+    masks = torch.tensor([True, False, True, False]).expand(500, 4)
+    actions, log_probs = head.draw(parameters, masks, torch.Generator().manual_seed(0))
+    assert set(actions.tolist()) == {0, 2}
+    judged = head.judge(parameters, actions, masks)
+    torch.testing.assert_close(judged.entropy, torch.full((500,), 2.0).log())
+    torch.testing.assert_close(log_probs, torch.full((500,), 0.5).log())
+    assert (head.best(parameters, ~masks) == 1).all()
+
+
+def test_masks_of_several_choices_are_taken_apart() -> None:
+    head = head_of(spaces.MultiDiscrete([2, 3]))
+    masks = torch.tensor([[False, True, True, False, False]])
+    actions, log_probs = head.draw(torch.zeros(1, 5), masks, torch.Generator().manual_seed(0))
+    assert actions.tolist() == [[1, 0]]
+    assert log_probs.item() == pytest.approx(0.0)
+
+
+def test_squashed_actions_have_the_density_of_the_transformed_distribution() -> None:
+    space = spaces.Box(np.array([-2.0, 0.0]), np.array([2.0, 1.0]), dtype=np.float64)
+    head = head_of(space, squash=True, log_std=-0.3)
+    assert isinstance(head, TanhGaussian)
+    means = torch.randn(32, 2, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        actions, log_probs = head.draw(means, None, torch.Generator().manual_seed(1))
+        low, high = torch.tensor(space.low), torch.tensor(space.high)
+        transforms = [
+            D.TanhTransform(cache_size=1),
+            D.AffineTransform((low + high) / 2, (high - low) / 2),
+        ]
+        spread = D.Normal(means.double(), head.log_std.double().exp())
+        wanted = D.TransformedDistribution(D.Independent(spread, 1), transforms)
+        taken = torch.as_tensor(head.to_env(actions.double().numpy()))
+    torch.testing.assert_close(log_probs.double(), wanted.log_prob(taken), atol=1e-4, rtol=1e-4)
+
+
+def test_unbounded_actions_cannot_be_squashed() -> None:
+    with pytest.raises(ConfigError, match="no bounds to squash"):
+        head_of(spaces.Box(-np.inf, np.inf, (2,)), squash=True)
+
+
+def test_other_action_spaces_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"Text\(.*is not supported"):
+        head_of(spaces.Text(5))

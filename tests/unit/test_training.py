@@ -1,0 +1,259 @@
+"""Runs from start to end, from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import shoal  # noqa: E402
+from shoal.cli import main  # noqa: E402
+from shoal.monitor.jsonl import read as read_rows  # noqa: E402
+from shoal.training.checkpoint import Checkpoint, read, write  # noqa: E402
+from shoal.training.loop import Progress  # noqa: E402
+
+SHORT: dict[str, Any] = {
+    "env": "CartPole-v1",
+    "n_envs": 2,
+    "backend": "serial",
+    "n_steps": 64,
+    "n_epochs": 2,
+    "total_steps": 512,
+    "eval_episodes": 2,
+    "calibrate": False,
+    "device": "cpu",
+}
+
+
+def run(folder: Path, **changes: Any) -> Any:
+    return shoal.train("ppo", run_dir=folder, shows=False, **{**SHORT, **changes})
+
+
+def flags(**changes: Any) -> list[str]:
+    words = []
+    for name, value in {**SHORT, **changes}.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", str(value)]
+    return words
+
+
+def test_a_run_leaves_a_folder_that_tells_all_of_it(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    names = {file.name.split(".")[0] for file in done.folder.iterdir()}
+    assert names == {"config", "metrics", "events", "checkpoints", "curves", "summary"}
+    assert {file.name for file in (done.folder / "checkpoints").iterdir()} == {
+        "best_model.safetensors",
+        "final_model.safetensors",
+    }
+    summary = json.loads((done.folder / "summary.json").read_text())
+    assert summary["steps"] == 512
+    assert sum(summary["shares_of_time"].values()) == pytest.approx(1.0)
+    rows = read_rows(done.folder / "metrics.jsonl")
+    assert [row["step"] for row in rows if "train/policy_loss" in row] == [128, 256, 384, 512]
+
+
+def test_the_config_of_a_run_reproduces_it(tmp_path: Path) -> None:
+    first = run(tmp_path, seed=3)
+    config = first.folder / "config.yaml"
+    assert main(["train", "ppo", "--config", str(config), "--run-dir", str(tmp_path / "b")]) == 0
+    (other,) = (tmp_path / "b").iterdir()
+    mine, theirs = (
+        read(one / "checkpoints/final_model.safetensors") for one in (first.folder, other)
+    )
+    assert all(torch.equal(mine.tensors[name], theirs.tensors[name]) for name in mine.tensors)
+
+
+def test_what_was_trained_acts_and_can_be_evaluated(tmp_path: Path) -> None:
+    folder = run(tmp_path).folder
+    player = shoal.load(folder)
+    env = gymnasium.make("CartPole-v1")
+    assert env.action_space.contains(player.act(env.reset(seed=0)[0]))
+    one, other = (shoal.evaluate(folder, episodes=3) for _ in range(2))
+    assert one == other
+    assert one.returns != shoal.evaluate(folder, episodes=3, seed=1).returns
+    file = folder / "checkpoints/final_model.safetensors"
+    assert len(shoal.evaluate(file, episodes=2, deterministic=False).returns) == 2
+
+
+def test_a_run_goes_on_in_its_folder(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", total_steps=1024, learning_rate_schedule="constant")
+    half = run(tmp_path / "half", total_steps=512)
+    done = shoal.train("ppo", resume_from=half.folder, total_steps=1024, shows=False)
+    assert done.folder == half.folder
+    rows = read_rows(done.folder / "metrics.jsonl")
+    steps = [row["step"] for row in rows if "train/policy_loss" in row]
+    assert steps == list(range(128, 1025, 128))
+    mine, theirs = (
+        read(one.folder / "checkpoints/final_model.safetensors") for one in (done, whole)
+    )
+    for name, tensor in theirs.tensors.items():
+        assert torch.equal(mine.tensors[name], tensor), name
+
+
+def test_checkpoints_go_where_they_are_asked_for(tmp_path: Path) -> None:
+    run(tmp_path / "runs", checkpoint_dir=tmp_path / "kept", save_every=5, total_steps=1024)
+    names = {file.stem for file in (tmp_path / "kept").iterdir()}
+    assert {"best_model", "final_model"} < names
+    assert any(name.startswith("checkpoint_ep") for name in names)
+
+
+def test_a_number_of_episodes_ends_a_run(tmp_path: Path) -> None:
+    done = run(tmp_path, total_steps=None, num_episodes=7)
+    assert done.summary["episodes"] == 7
+
+
+class Own(nn.Module):
+    """A user's network: the smallest there is."""
+
+    def __init__(self, space: Any, num_parameters: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(space.shape[0], num_parameters + 1)
+
+    def forward(self, observation: Any) -> Any:
+        out = self.layer(observation)
+        return out[:, :-1], out[:, -1]
+
+
+def test_any_module_will_do_as_policy(tmp_path: Path) -> None:
+    folder = run(tmp_path, policy=Own).folder
+    assert shoal.load(folder, policy=Own).act(np.zeros(4, np.float32)) in (0, 1)
+    with pytest.raises(shoal.ConfigError, match="another network"):
+        shoal.load(folder)
+
+
+def test_a_callback_stops_a_run_and_writes_metrics(tmp_path: Path) -> None:
+    def second(progress: Progress) -> None:
+        progress.write({"mine/number": 7.0})
+        if progress.num_updates == 2:
+            progress.stop("enough")
+
+    done = run(tmp_path, callbacks=[second])
+    assert (done.summary["steps"], done.summary["stopped_by"]) == (256, "enough")
+    rows = read_rows(done.folder / "metrics.jsonl")
+    assert [row["step"] for row in rows if "mine/number" in row] == [128, 256]
+
+
+def test_the_command_line_says_what_happens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = flags(run_dir=tmp_path, backend="process", num_workers=2, log_interval=5)
+    assert main(["train", "ppo", *asked]) == 0
+    told = capsys.readouterr().out
+    for text in (
+        "Using 2 parallel environments for training",
+        "Start method: forkserver",
+        "Parallel mode: 2 environments",
+        "Step ",
+        "Reward: ",
+        "n_envs: 2",
+        "Evaluation: ",
+    ):
+        assert text in told
+    (folder,) = tmp_path.iterdir()
+    assert main(["eval", str(folder), "--episodes", "2"]) == 0
+    assert "over 2 episodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env": "CartPole-v7"}, "there is no environment 'CartPole-v7'"),
+        ({"n_envs": 0}, "n_envs must be at least 1"),
+        ({"gamma": 1.5}, "gamma must be from 0 to 1"),
+        ({"device": "cuda"}, "which this machine does not have"),
+        ({"total_steps": None}, "when is it over"),
+        ({"learning_rat": 1.0}, "Did you mean 'learning_rate'"),
+        ({"resume_from": "nowhere"}, "nowhere"),
+    ],
+)
+def test_bad_input_is_refused_in_words(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    if changes.get("device") == "cuda" and torch.cuda.is_available():
+        pytest.skip("it does")
+    with pytest.raises(shoal.ConfigError, match=message):
+        run(tmp_path, **changes)
+    assert not list(tmp_path.iterdir()), "a folder was left"
+
+
+def test_a_checkpoint_of_another_environment_is_refused(tmp_path: Path) -> None:
+    folder = run(tmp_path).folder
+    with pytest.raises(shoal.ConfigError, match="another environment"):
+        shoal.train("ppo", resume_from=folder, env="Acrobot-v1", total_steps=600, shows=False)
+
+
+def test_a_tampered_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = run(tmp_path).folder
+    file = folder / "checkpoints/final_model.safetensors"
+    held = bytearray(file.read_bytes())
+    held[-5] ^= 1
+    file.write_bytes(held)
+    with pytest.raises(shoal.ConfigError):
+        shoal.load(file)
+
+
+def test_a_space_that_no_network_reads_is_refused(tmp_path: Path) -> None:
+    class Wordy(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Text(5)
+        action_space = gymnasium.spaces.Discrete(2)
+
+    with pytest.raises(shoal.ConfigError, match="not supported for training"):
+        run(tmp_path, env=Wordy)
+
+
+def test_a_disk_without_room_does_not_end_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: Path, checkpoint: Checkpoint) -> None:
+        if checkpoint.about["step"] > 256:
+            raise OSError(28, "No space left on device")
+        write(path, checkpoint)
+
+    monkeypatch.setattr("shoal.training.save.write", full)
+    done = run(tmp_path, eval_every=1, total_steps=512)
+    assert done.summary["steps"] == 512
+    assert "No space left on device" in caplog.text
+    assert read(done.folder / "checkpoints/best_model.safetensors").about["step"] <= 256
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_a_checkpoint_to_go_on_from(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    asked = flags(run_dir=tmp_path, total_steps=10**9, log_interval=1)
+    program = subprocess.Popen(
+        [sys.executable, "-m", "shoal", "train", "ppo", *asked],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert program.stdout is not None
+    for line in program.stdout:
+        if line.startswith("Step"):
+            break
+    program.send_signal(number)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == code, errors
+    assert "Traceback" not in errors
+    (folder,) = tmp_path.iterdir()
+    kept = read(folder / "checkpoints/final_model.safetensors")
+    assert kept.about["step"] % 128 == 0
+    more = kept.about["step"] + 128
+    done = shoal.train("ppo", resume_from=folder, total_steps=more, shows=False)
+    assert done.summary["steps"] == more
