@@ -93,6 +93,22 @@ def test_a_death_between_calls_is_noticed_by_the_next(start_method: str) -> None
             envs.call("tag")
 
 
+@pytest.mark.parametrize(("how", "error"), [("sigkill", WorkerDied), ("hang_sleep", WorkerTimeout)])
+def test_what_is_lost_is_told_again_as_the_same_error_and_as_one_incident(
+    where: dict[str, Any], how: str, error: type[shoal.WorkerError]
+) -> None:
+    limit = {"step_timeout_s": 0.3} if error is WorkerTimeout else {}
+    with shoal.make(crew(how=how, when="step"), **limit, **where) as envs:
+        envs.reset(seed=0)
+        told = []
+        for _ in range(3):
+            with pytest.raises(error) as caught:
+                envs.step(zeros())
+            told.append(str(caught.value) + "".join(getattr(caught.value, "__notes__", ())))
+        assert len(set(told)) == 1
+        assert envs.stats()["num_incidents"] == 1
+
+
 def test_a_death_in_a_sent_step_is_raised_by_recv(where: dict[str, Any]) -> None:
     with shoal.make(crew(how="sigkill", when="step"), **where) as envs:
         envs.reset(seed=0)

@@ -401,6 +401,23 @@ def test_a_folder_is_one_clear_line(capsys: Out, tmp_path: Path) -> None:
     assert "is not a capsule: it is no regular file" in one_line(capsys, tmp_path)
 
 
+def test_a_damaged_file_is_one_clear_line(capsys: Out, tmp_path: Path) -> None:
+    whole = Path(file_of(capsule_of(World, play(World(), 2).episode))).read_bytes()
+    middle = whole.index(b"payload.pkl") + 60
+    for name, held in {
+        "flipped": whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :],
+        "cut": whole[: len(whole) // 2],
+        "empty": b"",
+    }.items():
+        path = tmp_path / name
+        path.write_bytes(held)
+        path.chmod(0o600)
+        assert main(["replay", str(path)]) == 2
+        said = capsys.readouterr().err
+        assert "is not a capsule" in said
+        assert "packages" not in said
+
+
 def test_another_file_is_one_clear_line(capsys: Out) -> None:
     assert "is not a capsule: it is no zip file" in one_line(capsys, __file__)
 

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 
 from shoal.testing import check_env
+from shoal.vector.checks import as_count
 from shoal.vector.source import resolve
 
 SUMMARY = "step an environment as the engine would and explain every breach of its contract"
@@ -19,6 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
+    for name in ("episodes", "steps"):
+        as_count(f"--{name}", getattr(given, name))
     factory = resolve(given.env).factories[0]
     report = check_env(factory, episodes=given.episodes, steps=given.steps, seed=given.seed)
     print(replace(report, subject=given.env))

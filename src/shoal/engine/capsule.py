@@ -257,6 +257,8 @@ def read(path: str | os.PathLike[str]) -> Capsule:
     and knows the environments that it had registered.
     """
     import pickle
+    import zipfile
+    import zlib
 
     from shoal.engine.registry import adopt
 
@@ -267,6 +269,8 @@ def read(path: str | os.PathLike[str]) -> Capsule:
             added, payload = pickle.loads(archive.read("payload.pkl"))
             adopt(added)
             return Capsule(**{name: header[name] for name in _PLAIN}, **payload)
+        except (zipfile.BadZipFile, zlib.error) as problem:
+            raise _not_a_capsule(path, f"it is damaged ({problem})") from None
         except Exception as problem:
             raise ConfigError(
                 f"the environment of {path} cannot be made here: {type(problem).__name__}: "
@@ -304,7 +308,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[ZipFile]:
         try:
             archive = zipfile.ZipFile(file)
         except zipfile.BadZipFile:
-            raise _not_a_capsule(path, "it is no zip file") from None
+            raise _not_a_capsule(path, "it is no zip file, or only a part of one") from None
         with archive:
             yield archive
 

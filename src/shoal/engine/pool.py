@@ -112,8 +112,8 @@ class Pool:
         self._crew, self._finalizer = crew, weakref.finalize(self, crew.close)
         try:
             self._open()
-        except BaseException:
-            self.close()
+        except BaseException as error:  # on Ctrl-C somebody waits
+            self.close(None if isinstance(error, Exception) else self.exit_timeout_s)
             raise
         self.opened = time.perf_counter()
         self.start_s = self.opened - begun
@@ -602,8 +602,10 @@ class Pool:
         # A lost worker is the graver news; sorting is stable, so else the lowest env comes first.
         first, *others = sorted(self._troubles, key=lambda one: not isinstance(one, _DEATHS))
         self._troubles = []
-        for other in others:
-            first.add_note(f"At the same time: {other}")
+        told = getattr(first, "__notes__", ())  # who is given up is told of again and again
+        for note in (f"At the same time: {other}" for other in others):
+            if note not in told:
+                first.add_note(note)
         if isinstance(first, ShoalError):
             first.others = others
         raise first

@@ -98,7 +98,8 @@ class Supervisor:
         if not is_again:
             flight.incidents.append(self._note(seat, error, place))
         if not self._replaces_workers:
-            raise self._final(error)
+            seat.given_up = self._final(error)
+            raise seat.given_up
         begun = time.perf_counter()
         doomed = set() if is_again else self._count(seat, place, error, flight.incidents[-1])
         while True:
@@ -448,9 +449,9 @@ def _settle(flight: Flight, outcome: str, took_s: float) -> None:
     incidents, flight.incidents = flight.incidents, []
     for incident in incidents:
         incident.outcome, incident.took_s = outcome, took_s
-    again = f" ({len(incidents)} times)" if len(incidents) > 1 else ""
-    cause = incidents[0].cause.splitlines()[0]
-    log.warning("%s%s %s within %.2f s.", cause, again, outcome.capitalize(), took_s)
+    others = f" (and {len(incidents) - 1} more)" if len(incidents) > 1 else ""
+    cause = incidents[0].cause.splitlines()[0].rstrip(".")
+    log.warning("%s%s. %s within %.2f s.", cause, others, outcome.capitalize(), took_s)
 
 
 def _is_nobodys(place: Place) -> bool:

@@ -28,5 +28,8 @@ def as_whole(name: str, value: Any) -> int:
 def choose(name: str, value: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
     """`value`, if it is one of those known."""
     if value not in known:
-        raise ConfigError(f"{name} is {shown(value)}. {suggest(value, known)}")
+        options = ", ".join(map(repr, known))
+        nearest = suggest(value, known)
+        hint = f"{nearest} Known are {options}." if nearest.startswith("Did") else nearest
+        raise ConfigError(f"{name} is {shown(value)}. {hint}")
     return str(value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.vector import AutoresetMode
 
 from shoal.engine.machine import usable_cores
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, shown
 from shoal.seeding import seeds_of
 from shoal.vector.checks import as_count, as_whole, choose
 from shoal.vector.env import VectorEnv
@@ -111,7 +111,12 @@ def make(
     source = resolve(env, env_kwargs, wrappers)
     count = _count_envs(source, num_envs)
     choose("on_failure", on_failure, ON_FAILURE)
-    faults = faults or Faults()
+    faults = Faults() if faults is None else faults
+    if not isinstance(faults, Faults):
+        raise ConfigError(
+            f"faults is {shown(faults)}; expected shoal.Faults, such as "
+            'shoal.Faults(on_error="restart").'
+        )
     is_auto = choose("backend", backend, BACKENDS) == "auto"
     if batch_size is not None and as_count("batch_size", batch_size) > count:
         raise ConfigError(f"batch_size is {batch_size}, but there are only {count} environments.")
@@ -253,8 +258,10 @@ def _check_limits(
         )
     if step_timeout_s is None:
         return
-    if not step_timeout_s > 0:
-        raise ConfigError(f"step_timeout_s must be above zero, got {step_timeout_s}.")
+    if not isinstance(step_timeout_s, int | float) or not step_timeout_s > 0:
+        raise ConfigError(
+            f"step_timeout_s must be a number of seconds above zero, got {shown(step_timeout_s)}."
+        )
     if backend != "process":
         raise ConfigError(
             f"step_timeout_s needs workers that can be ended: backend='process', not {backend!r}."
