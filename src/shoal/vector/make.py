@@ -249,7 +249,7 @@ def _count_envs(source: Resolved, num_envs: int) -> int:
 
 
 def _check_limits(
-    step_timeout_s: float | None, max_worker_rss_mb: float | None, backend: str
+    step_timeout_s: Any, max_worker_rss_mb: float | None, backend: str
 ) -> None:
     if max_worker_rss_mb is not None and backend != "process":
         raise ConfigError(
