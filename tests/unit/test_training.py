@@ -55,7 +55,8 @@ def flags(**changes: Any) -> list[str]:
 def test_a_run_leaves_a_folder_that_tells_all_of_it(tmp_path: Path) -> None:
     done = run(tmp_path)
     names = {file.name.split(".")[0] for file in done.folder.iterdir()}
-    assert names == {"config", "metrics", "events", "checkpoints", "curves", "summary"}
+    assert names == {"config", "metrics", "events", "checkpoints", "curves", "summary", "videos"}
+    assert [file.name for file in (done.folder / "videos").iterdir()] == ["final.mp4"]
     assert {file.name for file in (done.folder / "checkpoints").iterdir()} == {
         "best_model.safetensors",
         "final_model.safetensors",
@@ -127,6 +128,20 @@ class Own(nn.Module):
     def forward(self, observation: Any) -> Any:
         out = self.layer(observation)
         return out[:, :-1], out[:, -1]
+
+
+def test_environment_0_is_filmed_and_nobody_else(tmp_path: Path) -> None:
+    done = run(tmp_path, video_every=100, n_envs=3, backend="process", num_workers=2)
+    names = sorted(file.name for file in (done.folder / "videos").iterdir())
+    assert names[:2] == ["final.mp4", "step-000000000.mp4"]
+    assert len(names) == 3, "one more after 100 of its 170 steps"
+
+
+def test_how_much_faster_it_is_than_one_environment_is_measured(tmp_path: Path) -> None:
+    summary = run(tmp_path, calibrate=True).summary
+    assert summary["speedup"] == pytest.approx(
+        summary["steps_per_s"] / summary["one_env_steps_per_s"], rel=0.02
+    )
 
 
 def test_any_module_will_do_as_policy(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from shoal.algos.agent import Agent, MakeNetwork
 from shoal.errors import ConfigError, suggest
 from shoal.monitor import Undertaking
 from shoal.training import save
+from shoal.training.calibrate import one_env_steps_per_s
 from shoal.training.checkpoint import Checkpoint
 from shoal.training.config import PPORun
 from shoal.training.evaluate import Evaluation, Player
@@ -52,17 +53,29 @@ def train(
     resumed = None
     if config.run.resume_from is not None:
         _, resumed = save.find(config.run.resume_from)
+    folder = _folder(config)
     with (
-        Training(config, source, policy) as training,
+        _opened(config, source, policy, folder) as training,
         threads(config.run.num_threads, training.agent),
     ):
-        folder = _folder(config)
-        folder.config.write_text(dump_yaml(config))
         if resumed is not None:
             training.resume(resumed)
+        folder.config.write_text(dump_yaml(config))
+        alone = None
+        if config.output.calibrate and config.envs.n_envs > 1:
+            alone = one_env_steps_per_s(config, source, policy)
         undertaking = _undertaking(config, training, folder)
-        conduct = Conduct(training, folder, config.output, undertaking, to_mapping(config))
+        conduct = Conduct(training, folder, config.output, undertaking, to_mapping(config), alone)
         return conduct.run(callbacks, sys.stderr.isatty() if shows is None else shows)
+
+
+def _opened(config: PPORun, source: Source, policy: MakeNetwork | None, folder: Folder) -> Training:
+    """The run's parts; where they cannot be made no empty folder is left."""
+    try:
+        return Training(config, source, policy, folder.videos)
+    except BaseException:
+        folder.discard()
+        raise
 
 
 def base_of(algorithm: str, resume_from: str | Path | None) -> PPORun:

@@ -6,8 +6,11 @@ whether and when a run is evaluated does not change what it learns.
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ import torch
 
 from shoal.algos.agent import Agent
 from shoal.layout import Array
+from shoal.monitor.video import record_first
 from shoal.rollout.collector import MASK
 from shoal.seeding import evaluation_seed
 
@@ -89,6 +93,18 @@ def evaluate(
         env.close()
     returns, lengths = zip(*played, strict=True)
     return Evaluation(returns, lengths)
+
+
+def film(agent: Agent, make_env: Callable[[], Any], path: Path, *, seed: int) -> None:
+    """Film one episode; nothing is left where the environment cannot be seen."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        env = record_first(make_env, folder, every_steps=sys.maxsize)()
+        try:
+            play(env, Player(agent), evaluation_seed(seed, 0))
+        finally:
+            env.close()
+        for found in Path(folder).glob("*.mp4"):
+            found.replace(path)
 
 
 def play(env: Any, player: Player, seed: int) -> tuple[float, int]:

@@ -12,6 +12,7 @@ runs/ppo-CartPole-v1-2026-01-31-120000/
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -71,6 +72,12 @@ class Folder:
             )
         return folder
 
+    def discard(self) -> None:
+        """Take it away again, where nothing has been written."""
+        for folder in (self.checkpoints, self.root):
+            with contextlib.suppress(OSError):  # not empty: somebody needs it
+                folder.rmdir()
+
     @property
     def config(self) -> Path:
         return self.root / "config.yaml"
@@ -90,6 +97,10 @@ class Folder:
     @property
     def videos(self) -> Path:
         return self.root / "videos"
+
+    def film(self, name: str) -> Path:
+        """Where the video of this name is kept."""
+        return self.videos / f"{name}.mp4"
 
     def checkpoint(self, name: str) -> Path:
         """Where the checkpoint of this name is kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,13 +17,12 @@ from shoal.errors import ConfigError
 from shoal.rollout.collector import Collector, Goal
 from shoal.training import save
 from shoal.training.checkpoint import Checkpoint
-from shoal.training.config import EnvConfig, PPORun
-from shoal.training.evaluate import Evaluation, evaluate
+from shoal.training.config import PPORun
+from shoal.training.envs import make_envs
+from shoal.training.evaluate import Evaluation, evaluate, film
 from shoal.training.settings import to_mapping
 from shoal.training.spaces import describe
-from shoal.vector.env import VectorEnv
-from shoal.vector.make import make
-from shoal.vector.source import Source, resolve
+from shoal.vector.source import Source, own_factory, resolve
 
 log = logging.getLogger("shoal")
 
@@ -34,10 +34,14 @@ class Training:
     """Environments, agent, learner and source of one run; `with` closes what has to be closed."""
 
     def __init__(
-        self, config: PPORun, env: Source, make_network: MakeNetwork | None = None
+        self,
+        config: PPORun,
+        env: Source,
+        make_network: MakeNetwork | None = None,
+        films: Path | None = None,
     ) -> None:
         self.config, self.env = config, env
-        self.envs = make_envs(config.envs, env)
+        self.envs = make_envs(config.envs, env, films, config.output.video_every)
         try:
             self._assemble(make_network)
         except BaseException:
@@ -91,28 +95,16 @@ class Training:
                 ", ".join(map(str, lost)),
             )
 
+    def film(self, path: Path) -> None:
+        """One episode of the policy, as a video."""
+        factory = own_factory(resolve(self.env, self.config.envs.env_kwargs))
+        film(self.agent, factory, path, seed=self.config.run.seed)
+
     def evaluate(self, num_episodes: int, *, deterministic: bool = True) -> Evaluation:
         """On an environment of its own."""
         factory = resolve(self.env, self.config.envs.env_kwargs).factories[0]
         seed = self.config.run.seed
         return evaluate(self.agent, factory, num_episodes, seed=seed, deterministic=deterministic)
-
-
-def make_envs(config: EnvConfig, env: Source) -> VectorEnv:
-    """The environments of a run: lost ones are brought back to where they were, if that can be."""
-    is_one = config.n_envs == 1 and config.backend == "auto"
-    return make(
-        env,
-        config.n_envs,
-        backend="serial" if is_one else config.backend,
-        num_workers=config.num_workers,
-        start_method=config.parallel_start_method,
-        env_kwargs=config.env_kwargs,
-        autoreset="same_step",
-        copy=False,
-        on_failure="replay",
-        step_timeout_s=config.step_timeout_s,
-    )
 
 
 def device_for(asked: str, agent: Agent) -> torch.device:

@@ -51,6 +51,8 @@ class Training(Protocol):
 
     def evaluate(self, num_episodes: int, *, deterministic: bool = True) -> Evaluation: ...
 
+    def film(self, path: Path) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -73,9 +75,11 @@ class Conduct:
         output: OutputConfig,
         undertaking: Undertaking,
         config: Mapping[str, Any],
+        alone_steps_per_s: float | None = None,
     ) -> None:
         self._training, self._folder, self._output = training, folder, output
         self._undertaking, self._config = undertaking, config
+        self._alone = alone_steps_per_s
         self._begun = time.perf_counter()
 
     def run(self, callbacks: Sequence[Callback], shows: bool) -> Run:
@@ -124,13 +128,15 @@ class Conduct:
         evaluation = watch.now(progress)
         summary = self._summary(progress, evaluation)
         self._leave(summary)
+        self._film()
         if console is not None:
             console.finish(_in_words(summary), self._written())
         return Run(self._folder.root, self._training.agent, summary, evaluation)
 
     def _summary(self, progress: Progress, evaluation: Evaluation) -> dict[str, Any]:
         seconds, latest = time.perf_counter() - self._begun, progress.metrics
-        taken = progress.step - self._undertaking.first_step
+        learning_s = latest.get("run/time_s", seconds)
+        pace = (progress.step - self._undertaking.first_step) / learning_s
         shares = {
             name: latest.get(f"time/{name}") for name in ("stepping", "inference", "learning")
         }
@@ -138,7 +144,9 @@ class Conduct:
             "steps": progress.step,
             "episodes": int(latest.get("run/episodes", 0)),
             "seconds": round(seconds, 3),
-            "steps_per_s": round(taken / seconds, 1),
+            "steps_per_s": round(pace, 1),
+            "one_env_steps_per_s": self._alone and round(self._alone, 1),
+            "speedup": self._alone and round(pace / self._alone, 2),
             "shares_of_time": shares,
             "restarts": int(latest.get("engine/restarts", 0)),
             "replays": int(latest.get("engine/replays", 0)),
@@ -154,6 +162,14 @@ class Conduct:
         except OSError as problem:
             log.warning("the summary could not be written to %s: %s", self._folder.root, problem)
 
+    def _film(self) -> None:
+        """The final policy, if that can be shown."""
+        try:
+            self._folder.videos.mkdir(exist_ok=True)
+            self._training.film(self._folder.film("final"))
+        except Exception as problem:  # whatever the environment raises: the run is over
+            log.warning("there is no video of the final policy: %s", problem)
+
     def _written(self) -> dict[str, Path]:
         folder = self._folder
         paths = {
@@ -161,9 +177,17 @@ class Conduct:
             "best model": folder.checkpoint("best_model"),
             "final model": folder.checkpoint("final_model"),
             "curves": folder.curves,
+            "video": folder.film("final"),
             "summary": folder.summary,
         }
         return {name: path for name, path in paths.items() if path.exists()}
+
+
+def _speedup(summary: Mapping[str, Any]) -> dict[str, str]:
+    alone = summary["one_env_steps_per_s"]
+    if alone is None:
+        return {}
+    return {"speedup": f"{summary['speedup']:.1f} times one environment ({alone:,.0f} steps/s)"}
 
 
 def _in_words(summary: Mapping[str, Any]) -> dict[str, str]:
@@ -175,6 +199,7 @@ def _in_words(summary: Mapping[str, Any]) -> dict[str, str]:
         "time": f"{summary['seconds']:.1f} s",
         "speed": f"{summary['steps_per_s']:,.0f} steps/s",
         "time spent": spent,
+        **_speedup(summary),
         "evaluation": (
             f"{found['eval/return_mean']:.1f} ± {found['eval/return_std']:.1f} "
             f"over {found['eval/episodes']} episodes"

@@ -248,9 +248,7 @@ def _count_envs(source: Resolved, num_envs: int) -> int:
     return given
 
 
-def _check_limits(
-    step_timeout_s: Any, max_worker_rss_mb: float | None, backend: str
-) -> None:
+def _check_limits(step_timeout_s: Any, max_worker_rss_mb: float | None, backend: str) -> None:
     if max_worker_rss_mb is not None and backend != "process":
         raise ConfigError(
             "max_worker_rss_mb needs workers with memory of their own: backend='process', not "

@@ -56,6 +56,12 @@ def resolve(
     return Resolved(factories, is_list, spec, tuple(preload))
 
 
+def own_factory(source: Resolved) -> Factory:
+    """What the user gave for the first environment, with its keywords; it may take more of them."""
+    maker, kwargs, _ = source.factories[0].args
+    return partial(_import_factory(maker) if isinstance(maker, str) else maker, **kwargs)
+
+
 def _as_maker(env: Any) -> Any:
     """A callable, or 'module:factory' (which workers import for themselves)."""
     if isinstance(env, str):
