@@ -17,12 +17,15 @@ BENCH_PIP = $(BENCH)/python -m pip install -qq --no-input --disable-pip-version-
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-slow test-faults gym-tests lint format bench bench-full targets docs clean
+.PHONY: help train throughput test test-slow test-faults gym-tests lint format bench bench-full targets docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-train: $(READY) ## a short vectorised run on each backend, with a throughput summary
+train: $(READY) ## train PPO on CartPole, and leave a folder with curves and a video
+	@$(BIN)/shoal train ppo --config configs/cartpole.yaml $(ARGS)
+
+throughput: $(READY) ## a short vectorised run on each backend, with a throughput summary
 	@$(BIN)/python scripts/throughput.py
 
 test: $(READY) ## the tests, except the slow ones
