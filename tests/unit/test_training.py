@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import psutil
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -161,6 +162,24 @@ def test_a_callback_stops_a_run_and_writes_metrics(tmp_path: Path) -> None:
     assert (done.summary["steps"], done.summary["stopped_by"]) == (256, "enough")
     rows = read_rows(done.folder / "metrics.jsonl")
     assert [row["step"] for row in rows if "mine/number" in row] == [128, 256]
+
+
+def test_a_worker_that_dies_changes_nothing_and_is_told(tmp_path: Path) -> None:
+    def kill(progress: Progress) -> None:
+        if progress.num_updates == 2:
+            below = psutil.Process().children(recursive=True)
+            workers = [one for one in below if not one.children()]
+            os.kill(workers[0].pid, signal.SIGKILL)
+
+    where = {"backend": "process", "num_workers": 2}
+    calm, hit = run(tmp_path, **where), run(tmp_path, **where, callbacks=[kill])
+    mine, theirs = (read(one.folder / "checkpoints/final_model.safetensors") for one in (hit, calm))
+    weights = [name for name in mine.tensors if name.startswith("agent.")]
+    assert all(torch.equal(mine.tensors[name], theirs.tensors[name]) for name in weights)
+    (incident,) = json.loads((hit.folder / "summary.json").read_text())["incidents"]
+    assert incident["outcome"] == "replayed"
+    assert hit.summary["replays"] == 1
+    assert calm.summary["incidents"] == []
 
 
 def test_the_command_line_says_what_happens(

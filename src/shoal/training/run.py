@@ -150,6 +150,7 @@ class Conduct:
             "shares_of_time": shares,
             "restarts": int(latest.get("engine/restarts", 0)),
             "replays": int(latest.get("engine/replays", 0)),
+            "incidents": self._training.source.envs.stats()["incidents"],
             "stopped_by": progress.stopped_by,
             "evaluation": evaluation.metrics(),
         }
