@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 from conftest import SETTINGS, Setting  # noqa: E402
 from shoal.algos.networks import NetworkConfig  # noqa: E402
 from shoal.algos.ppo.config import PPOConfig  # noqa: E402
+from shoal.rollout.actor import Decision  # noqa: E402
+from shoal.rollout.collector import Draft  # noqa: E402
 from shoal.testing import CountingWorld  # noqa: E402
 from shoal.training import checkpoint  # noqa: E402
 from shoal.training.config import EnvConfig, GoalConfig, PPORun, RunConfig  # noqa: E402
@@ -137,6 +139,19 @@ def test_what_the_learner_thinks_of_an_action_is_what_the_actor_thought() -> Non
                 log_probs, old_values = batch.numbers[:, 0], batch.numbers[:, 1]
                 torch.testing.assert_close(judged.log_probs, log_probs, atol=1e-6, rtol=1e-5)
                 torch.testing.assert_close(values, old_values, atol=1e-5, rtol=1e-5)
+
+
+def test_steps_without_a_mask_are_recorded_as_free() -> None:
+    draft = Draft(4)
+    seen = [np.zeros((2, 3), np.float32)]
+    decision = Decision(*(np.zeros(2, np.float32) for _ in range(4)), None)
+    mask = np.array([[True, False], [False, True]])
+    for t, given in enumerate([None, mask, None, mask]):
+        draft.see(t, seen)
+        draft.decide(t, decision, None, given, np.zeros(2, np.bool_))
+    assert draft.masks is not None
+    assert draft.masks[[0, 2]].all()
+    assert (draft.masks[[1, 3]] == mask).all()
 
 
 def test_a_lost_step_is_kept_out_of_what_is_learnt() -> None:

@@ -28,6 +28,12 @@ MASK = "action_mask"
 """Under which name an environment's infos, or its Dict observations, say what is possible."""
 
 
+def mask_in(observation: Any, info: Mapping[str, Any]) -> Any:
+    """What is said of possible actions, of one environment or of a batch; None where nothing is."""
+    mask = info.get(MASK)
+    return observation.get(MASK) if mask is None and isinstance(observation, dict) else mask
+
+
 @dataclass(frozen=True, slots=True)
 class Goal:
     """When there is enough: after so many steps, or so many episodes; whichever comes first."""
@@ -120,7 +126,7 @@ class Collector:
         self._masks = self._action_masks(observations, infos)
         self._state = decision.state
         ended = self._starts = terminations | truncations
-        lost = infos.get("restarted") if "restarted" in infos else None
+        lost = infos.get("restarted")
         ids = np.flatnonzero(ended)
         self.episodes.add(rewards, ids, lost)
         if len(ids):
@@ -168,9 +174,7 @@ class Collector:
         return lost
 
     def _action_masks(self, observations: Any, infos: Mapping[str, Any]) -> Array | None:
-        masks = infos.get(MASK)
-        if masks is None and isinstance(observations, dict):
-            masks = observations.get(MASK)
+        masks = mask_in(observations, infos)
         if masks is None:
             return None
         masks = np.asarray(masks).astype(np.bool_)
@@ -215,14 +219,15 @@ class Draft:
         if self.actions is None:
             self.actions = self._pages(decision.actions)
             self.states = None if state is None else self._pages(state)
-            self.masks = None if masks is None else self._pages(masks)
         self.actions[t] = decision.actions
         self.log_probs[t], self.values[t] = decision.log_probs, decision.values
         self.starts[t] = starts
         if self.states is not None:
             self.states[t] = state
+        if masks is not None and self.masks is None:  # all was possible until now
+            self.masks = np.ones((self._horizon, *masks.shape), np.bool_)
         if self.masks is not None:
-            self.masks[t] = masks
+            self.masks[t] = True if masks is None else masks
 
     def take(self, t: int, rewards: Array, terminations: Array, truncations: Array) -> None:
         """Write down what that came to."""

@@ -19,7 +19,7 @@ import torch
 from shoal.algos.agent import Agent
 from shoal.layout import Array
 from shoal.monitor.video import record_first
-from shoal.rollout.collector import MASK
+from shoal.rollout.collector import mask_in
 from shoal.seeding import evaluation_seed
 
 
@@ -126,7 +126,5 @@ def moments(env: Any, player: Player, seed: int) -> Iterator[float]:
 
 
 def _mask(observation: Any, info: dict[str, Any]) -> Array | None:
-    mask = info.get(MASK)
-    if mask is None and isinstance(observation, dict):
-        mask = observation.get(MASK)
+    mask = mask_in(observation, info)
     return None if mask is None else np.asarray(mask, dtype=np.bool_)[None]

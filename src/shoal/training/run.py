@@ -66,7 +66,7 @@ class Run:
 
 
 class Conduct:
-    """One run: `start` to finish."""
+    """One run, from start to end."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Conduct:
         self._begun = time.perf_counter()
 
     def run(self, callbacks: Sequence[Callback], shows: bool) -> Run:
-        """All of it. Ctrl-C leaves a checkpoint, and is raised again after that."""
+        """All of it. After Ctrl-C the update under way is finished, and the summary says so."""
         with ExitStack() as until_done:
             console = Console(self._undertaking) if shows else None
             sinks = [until_done.enter_context(closing(one)) for one in self._sinks(console)]
