@@ -21,14 +21,19 @@ SEMAPHORE_BYTES = 64
 
 _COUNTING, _MAX = 1, 2**31 - 1
 _LEAST_S = 20e-6
+_PATIENCE = 4
+"""So many long waits in a row are usual; fewer are an accident."""
 
 
 class Spin:
     """How long one side spins before it parks: `most_s` where waits are usually shorter than that.
 
     A process that is awake notices a signal within a microsecond, and whoever sends it needs no
-    system call; one that sleeps needs 5 to 50 us. Where waits are long, as while a learner is at
-    work, next to nothing is burnt.
+    system call; one that sleeps needs 5 to 50 us, and milliseconds where the machine is a guest and
+    its host is busy. Where waits are long, as while a learner is at work, next to nothing is burnt.
+
+    One long wait changes nothing: if it did, a moment in which one process is kept from its core
+    would send all others to sleep, whose waking makes the next waits long, too, and so on.
 
     Every `yield_s` it lets others have its core. Where nobody wants it that costs nothing. Where
     another program is at work, too, whoever spins keeps no worker from its core: with 4 of 16 cores
@@ -38,12 +43,14 @@ class Spin:
     def __init__(self, most_s: float, yield_s: float = 50e-6) -> None:
         self.most_s = self.now_s = most_s
         self._yield_s = yield_s
+        self._num_long = 0
 
     def until(self, has_come: Callable[[], bool], begun: float, most_s: float = math.inf) -> bool:
         """Look again and again, for as long as is sensible."""
         end, polite = begun + min(self.now_s, most_s), begun + self._yield_s
         while (now := time.perf_counter()) < end:
             if has_come():
+                self._num_long = 0
                 return True
             if now > polite:
                 os.sched_yield()
@@ -52,7 +59,8 @@ class Spin:
 
     def learn(self, wait_s: float) -> None:
         """A wait that was longer than the spin has taken so long."""
-        self.now_s = self.most_s if wait_s < self.most_s else min(self.most_s, _LEAST_S)
+        self._num_long = self._num_long + 1 if wait_s > self.most_s else 0
+        self.now_s = self.most_s if self._num_long < _PATIENCE else min(self.most_s, _LEAST_S)
 
 
 class Semaphore:

@@ -1,4 +1,7 @@
-"""Shoal itself: each backend in lock-step, `auto`, and first-ready batches of half the envs."""
+"""Shoal itself: each backend in lock-step, `auto`, and first-ready batches of half the envs.
+
+`shoal auto views` is `auto` with `copy=False`, for rivals whose results are views as well.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +52,8 @@ class FirstReady:
         self._envs.close()
 
 
-def _open(backend: str, course: Course) -> Session:
-    envs = _make(backend, course)
+def _open(backend: str, course: Course, **more: Any) -> Session:
+    envs = _make(backend, course, **more)
     return VectorSession(envs, _note(envs) if backend == "auto" else "")
 
 
@@ -78,6 +81,7 @@ def _workers(name: str, num_envs: int, cores: int) -> Sequence[int | None]:
 BACKENDS = ("auto", "serial", "thread", "process", "hybrid")
 OPENED: dict[str, Callable[[Course], Session]] = {
     **{name: partial(_open, name) for name in BACKENDS},
+    "auto views": partial(_open, "auto", copy=False),
     "first-ready": partial(_open_first_ready, "process"),
     "first-ready hybrid": partial(_open_first_ready, "hybrid"),
 }
