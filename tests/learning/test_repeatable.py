@@ -11,11 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import shoal  # noqa: E402
 from conftest import SETTINGS, Setting  # noqa: E402
 from shoal.algos.networks import NetworkConfig  # noqa: E402
 from shoal.algos.ppo.config import PPOConfig  # noqa: E402
 from shoal.rollout.actor import Decision  # noqa: E402
-from shoal.rollout.collector import Draft  # noqa: E402
+from shoal.rollout.draft import Draft  # noqa: E402
+from shoal.rollout.streams import ACTING, stream  # noqa: E402
 from shoal.testing import CountingWorld  # noqa: E402
 from shoal.training import checkpoint  # noqa: E402
 from shoal.training.config import EnvConfig, GoalConfig, PPORun, RunConfig  # noqa: E402
@@ -34,6 +36,9 @@ REMEMBERING = replace(
     ppo=replace(SMALL.ppo, normalize_rewards=True, sequence_length=8),
     network=NetworkConfig(memory="lstm", memory_size=8, normalize_observations=True),
 )
+
+
+IN_TURNS = replace(SMALL, envs=replace(SMALL.envs, overlap=True))
 
 
 def weights(training: Training) -> dict[str, Any]:
@@ -83,6 +88,46 @@ def test_every_backend_gives_the_same_weights(
         assert_same(weights(training), oracle)
 
 
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_groups_that_step_in_turns_give_the_same_weights_everywhere(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Training(goal(IN_TURNS), "CartPole-v1") as training:
+        advance(training, 3)
+        wanted = weights(training)
+    if setting.portable:
+        monkeypatch.setenv("SHOAL_PORTABLE", "1")
+    where: Any = setting.backend
+    envs = replace(IN_TURNS.envs, backend=where, num_workers=setting.num_workers)
+    with Training(goal(replace(IN_TURNS, envs=envs)), "CartPole-v1") as training:
+        advance(training, 3)
+        assert_same(weights(training), wanted)
+
+
+def test_each_group_goes_through_what_it_would_in_lock_step() -> None:
+    """A slow transcription: decide about one half, then the other, then one step of all."""
+    with Training(goal(IN_TURNS), "CartPole-v1") as training:
+        agent = training.agent
+        rollout = training.source.collect()
+    halves = [slice(0, None, 2), slice(1, None, 2)]
+    random = [stream(IN_TURNS.run.seed, ACTING, half) for half in range(2)]
+    with shoal.make("CartPole-v1", 4, backend="serial", autoreset="same_step") as envs:
+        observations, _ = envs.reset(seed=IN_TURNS.run.seed)
+        for t in range(16):
+            actions = np.empty(4, np.int64)
+            assert np.array_equal(rollout.observations[0][t], observations)
+            for half, rows in enumerate(halves):
+                decision = agent.act((observations[rows],), None, None, random[half])
+                actions[rows] = decision.env_actions
+                assert np.array_equal(rollout.log_probs[t, rows], decision.log_probs)
+            observations, rewards, terminations, truncations, _ = envs.step(actions)
+            assert np.array_equal(rollout.actions[t], actions)
+            assert np.array_equal(rollout.rewards[t], rewards)
+            assert np.array_equal(rollout.terminations[t], terminations)
+            assert np.array_equal(rollout.truncations[t], truncations)
+    assert rollout.terminations.any()
+
+
 def test_another_seed_gives_other_weights(oracle: dict[str, Any]) -> None:
     with Training(goal(replace(SMALL, run=RunConfig(device="cpu", seed=6))), "CartPole-v1") as one:
         advance(one, 4)
@@ -91,7 +136,11 @@ def test_another_seed_gives_other_weights(oracle: dict[str, Any]) -> None:
         )
 
 
-@pytest.mark.parametrize("config", [SMALL, REMEMBERING], ids=["plain", "remembering"])
+@pytest.mark.parametrize(
+    "config",
+    [SMALL, REMEMBERING, replace(REMEMBERING, envs=IN_TURNS.envs)],
+    ids=["plain", "remembering", "in turns"],
+)
 @pytest.mark.parametrize("backend", ["serial", "process", "hybrid"])
 def test_a_run_that_goes_on_equals_one_that_never_stopped(
     config: PPORun, backend: Any, tmp_path: Path
@@ -135,20 +184,21 @@ def test_what_the_learner_thinks_of_an_action_is_what_the_actor_thought() -> Non
             advance(training, 2)
             rollout = training.source.collect()
             material = training.learner._material(rollout)
-            for judged, values, batch in training.learner._judged(material, rollout):
-                log_probs, old_values = batch.numbers[:, 0], batch.numbers[:, 1]
-                torch.testing.assert_close(judged.log_probs, log_probs, atol=1e-6, rtol=1e-5)
-                torch.testing.assert_close(values, old_values, atol=1e-5, rtol=1e-5)
+            for batch, opinion in training.learner._opinions(material, rollout):
+                log_probs, values, *_ = batch.numbers
+                found = opinion.judged.log_probs
+                torch.testing.assert_close(found, log_probs, atol=1e-6, rtol=1e-5)
+                torch.testing.assert_close(opinion.values, values, atol=1e-5, rtol=1e-5)
 
 
 def test_steps_without_a_mask_are_recorded_as_free() -> None:
-    draft = Draft(4)
+    draft, rows = Draft(4, 2), slice(None)
     seen = [np.zeros((2, 3), np.float32)]
     decision = Decision(*(np.zeros(2, np.float32) for _ in range(4)), None)
     mask = np.array([[True, False], [False, True]])
     for t, given in enumerate([None, mask, None, mask]):
-        draft.see(t, seen)
-        draft.decide(t, decision, None, given, np.zeros(2, np.bool_))
+        draft.see(t, rows, seen)
+        draft.decide(t, rows, decision, None, given, np.zeros(2, np.bool_))
     assert draft.masks is not None
     assert draft.masks[[0, 2]].all()
     assert (draft.masks[[1, 3]] == mask).all()
@@ -160,7 +210,7 @@ def test_a_lost_step_is_kept_out_of_what_is_learnt() -> None:
         lost = np.array(rollout.valid)
         lost[5, 2] = False
         material = training.learner._material(replace(rollout, valid=lost))
-        _, _, advantages, _, weights = material.numbers.unbind(-1)
+        _, _, advantages, _, weights = material.numbers
         assert not material.is_whole
         assert weights.sum() == rollout.num_steps - 1
         assert advantages[5 * 4 + 2] == 0.0

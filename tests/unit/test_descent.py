@@ -18,6 +18,12 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
 
 
+def go_down(descent: Descent, net: nn.Module, seen: torch.Tensor) -> torch.Tensor:
+    descent.begin()
+    net(seen).square().sum().backward()
+    return descent.step(1e-2)
+
+
 @pytest.mark.parametrize("max_norm", [0.05, 1e9], ids=["clipped", "not clipped"])
 def test_steps_are_those_of_adam_with_clipped_gradients(max_norm: float) -> None:
     mine, theirs = network(), network()
@@ -25,7 +31,7 @@ def test_steps_are_those_of_adam_with_clipped_gradients(max_norm: float) -> None
     adam = torch.optim.Adam(theirs.parameters(), lr=1e-2, eps=1e-5)
     for k in range(20):
         seen = torch.randn(7, 3, generator=torch.Generator().manual_seed(k))
-        norm = descent.step(mine(seen).square().sum(), 1e-2)
+        norm = go_down(descent, mine, seen)
         adam.zero_grad()
         theirs(seen).square().sum().backward()
         wanted = nn.utils.clip_grad_norm_(theirs.parameters(), max_norm)
@@ -40,13 +46,13 @@ def test_it_goes_on_where_another_was() -> None:
     descent = Descent(one.parameters(), 0.5)
     seen = torch.ones(4, 3)
     for _ in range(3):
-        descent.step(one(seen).square().sum(), 1e-2)
+        go_down(descent, one, seen)
     other = network()
     other.load_state_dict(copy.deepcopy(one.state_dict()))
     second = Descent(other.parameters(), 0.5)
     second.put_state({name: value.clone() for name, value in descent.state().items()})
     for net, steps in ((one, descent), (other, second)):
-        steps.step(net(seen).square().sum(), 1e-2)
+        go_down(steps, net, seen)
     assert torch.equal(descent.weights, second.weights)
 
 
@@ -55,6 +61,8 @@ def test_weights_that_are_loaded_later_are_the_ones_that_are_improved() -> None:
     descent = Descent(net.parameters(), 0.5)
     net.load_state_dict({name: torch.zeros_like(one) for name, one in net.state_dict().items()})
     assert not descent.weights.any()
-    descent.step((net(torch.ones(1, 3)) - 1.0).square().sum(), 1e-2)
+    descent.begin()
+    (net(torch.ones(1, 3)) - 1.0).square().sum().backward()
+    descent.step(1e-2)
     assert descent.weights.any()
     assert net[2].bias.any()

@@ -10,7 +10,8 @@ from shoal.rollout.episodes import Episodes
 
 
 def step(episodes: Episodes, rewards: list[float], ended: list[int], lost: object = None) -> None:
-    episodes.add(np.array(rewards), np.array(ended, dtype=np.int64), lost)  # type: ignore[arg-type]
+    ids, places = np.arange(len(rewards)), np.array(ended, dtype=np.int64)
+    episodes.add(ids, np.array(rewards), places, lost)  # type: ignore[arg-type]
 
 
 def test_returns_and_lengths_are_those_of_whole_episodes() -> None:
@@ -24,6 +25,15 @@ def test_returns_and_lengths_are_those_of_whole_episodes() -> None:
     assert (told["episode/return"], told["episode/length"]) == (60.0, 3)
     assert told["episode/return_mean"] == (3.0 + 5.0 + 60.0) / 3
     assert told["run/episodes"] == 3
+
+
+def test_some_environments_may_step_without_the_others() -> None:
+    episodes = Episodes(4)
+    odd = np.array([1, 3])
+    episodes.add(odd, np.array([1.0, 2.0]), np.array([], np.int64), None)
+    episodes.add(odd, np.array([1.0, 2.0]), np.array([1]), None)
+    assert episodes.metrics()["episode/return"] == 4.0
+    assert episodes.state()["lengths"] == [0, 2, 0, 0]
 
 
 def test_short_episodes_are_not_favoured() -> None:

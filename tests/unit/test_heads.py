@@ -25,6 +25,11 @@ SPACES: list[spaces.Space[Any]] = [
 ]
 
 
+def drawn(head: Any, parameters: Any, masks: Any, seed: int) -> Any:
+    noise = head.noise(len(parameters), torch.Generator().manual_seed(seed))
+    return head.draw(parameters, masks, noise)
+
+
 def oracle(space: spaces.Space[Any], head: Any, parameters: Any) -> Any:
     if isinstance(space, spaces.Discrete):
         return D.Categorical(logits=parameters)
@@ -41,7 +46,7 @@ def test_drawn_actions_are_in_the_space(space: spaces.Space[Any], squash: bool) 
     head = head_of(space, squash=squash)
     parameters = 3.0 * torch.randn(64, head.size, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        actions, _ = head.draw(parameters, None, torch.Generator().manual_seed(1))
+        actions, _ = drawn(head, parameters, None, seed=1)
     taken = head.to_env(actions.numpy())
     assert len(taken) == 64
     assert all(space.contains(one) for one in taken)
@@ -54,7 +59,7 @@ def test_log_probs_of_drawing_and_of_judging_are_the_same(space: spaces.Space[An
         head = head_of(space, squash=squash)
         parameters = torch.randn(16, head.size, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
-            actions, log_probs = head.draw(parameters, None, torch.Generator().manual_seed(1))
+            actions, log_probs = drawn(head, parameters, None, seed=1)
             assert torch.equal(head.judge(parameters, actions, None).log_probs, log_probs)
 
 
@@ -62,7 +67,7 @@ def test_log_probs_of_drawing_and_of_judging_are_the_same(space: spaces.Space[An
 def test_log_probs_and_entropy_are_those_of_the_distribution(space: spaces.Space[Any]) -> None:
     head = head_of(space, log_std=-0.5)
     parameters = torch.randn(16, head.size, generator=torch.Generator().manual_seed(0))
-    actions, _ = head.draw(parameters, None, torch.Generator().manual_seed(1))
+    actions, _ = drawn(head, parameters, None, seed=1)
     judged = head.judge(parameters, actions, None)
     if isinstance(space, spaces.MultiDiscrete):
         counts = space.nvec.reshape(-1).tolist()
@@ -74,14 +79,14 @@ def test_log_probs_and_entropy_are_those_of_the_distribution(space: spaces.Space
         values = actions.float() if isinstance(space, spaces.MultiBinary) else actions
         log_probs, entropy = distribution.log_prob(values), distribution.entropy()
     torch.testing.assert_close(judged.log_probs, log_probs)
-    torch.testing.assert_close(judged.entropy, entropy)
+    torch.testing.assert_close(judged.entropy(), entropy)
 
 
 def test_choices_are_drawn_as_often_as_they_are_probable() -> None:
     head = head_of(spaces.Discrete(3))
     wanted = torch.tensor([0.2, 0.5, 0.3])
     parameters = wanted.log().expand(20_000, 3)
-    actions, _ = head.draw(parameters, None, torch.Generator().manual_seed(0))
+    actions, _ = drawn(head, parameters, None, seed=0)
     found = torch.bincount(actions, minlength=3) / len(actions)
     torch.testing.assert_close(found, wanted, atol=0.015, rtol=0.0)
 
@@ -90,10 +95,10 @@ def test_what_a_mask_forbids_is_never_drawn_and_has_no_part_in_the_entropy() -> 
     head = head_of(spaces.Discrete(4))
     parameters = torch.zeros(500, 4)
     masks = torch.tensor([True, False, True, False]).expand(500, 4)
-    actions, log_probs = head.draw(parameters, masks, torch.Generator().manual_seed(0))
+    actions, log_probs = drawn(head, parameters, masks, seed=0)
     assert set(actions.tolist()) == {0, 2}
     judged = head.judge(parameters, actions, masks)
-    torch.testing.assert_close(judged.entropy, torch.full((500,), 2.0).log())
+    torch.testing.assert_close(judged.entropy(), torch.full((500,), 2.0).log())
     torch.testing.assert_close(log_probs, torch.full((500,), 0.5).log())
     assert (head.best(parameters, ~masks) == 1).all()
 
@@ -101,7 +106,7 @@ def test_what_a_mask_forbids_is_never_drawn_and_has_no_part_in_the_entropy() -> 
 def test_masks_of_several_choices_are_taken_apart() -> None:
     head = head_of(spaces.MultiDiscrete([2, 3]))
     masks = torch.tensor([[False, True, True, False, False]])
-    actions, log_probs = head.draw(torch.zeros(1, 5), masks, torch.Generator().manual_seed(0))
+    actions, log_probs = drawn(head, torch.zeros(1, 5), masks, seed=0)
     assert actions.tolist() == [[1, 0]]
     assert log_probs.item() == pytest.approx(0.0)
 
@@ -112,7 +117,7 @@ def test_squashed_actions_have_the_density_of_the_transformed_distribution() -> 
     assert isinstance(head, TanhGaussian)
     means = torch.randn(32, 2, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        actions, log_probs = head.draw(means, None, torch.Generator().manual_seed(1))
+        actions, log_probs = drawn(head, means, None, seed=1)
         low, high = torch.tensor(space.low), torch.tensor(space.high)
         transforms = [
             D.TanhTransform(cache_size=1),
@@ -132,3 +137,52 @@ def test_unbounded_actions_cannot_be_squashed() -> None:
 def test_other_action_spaces_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"Text\(.*is not supported"):
         head_of(spaces.Text(5))
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+@pytest.mark.parametrize("squash", [False, True])
+@pytest.mark.parametrize("counts_entropy", [False, True])
+def test_slopes_are_those_that_autograd_finds(
+    space: spaces.Space[Any], squash: bool, counts_entropy: bool
+) -> None:
+    head = head_of(space, squash=squash, log_std=-0.5)
+    random = torch.Generator().manual_seed(0)
+    parameters = torch.randn(16, head.size, generator=random).requires_grad_()
+    masks = None
+    if head.takes_masks:
+        masks = torch.rand(16, head.size, generator=random) > 0.3
+        for part in masks.split(getattr(head, "_counts", [head.size]), -1):
+            part[:, 0] = True
+    with torch.no_grad():
+        actions, _ = drawn(head, parameters, masks, seed=1)
+    push = torch.randn(16, generator=random)
+    spread = torch.randn(16, generator=random) if counts_entropy else None
+    log_probs, entropy = transcribed(head, parameters, actions, masks)
+    loss = (push * log_probs).sum()
+    if spread is not None:
+        loss = loss + (spread * entropy).sum()
+    loss.backward()
+    wanted = {name: one.grad.clone() for name, one in head.named_parameters()}
+    for one in head.parameters():
+        one.grad = None
+    found = head.judge(parameters, actions, masks).slope(push, spread)
+    torch.testing.assert_close(found, parameters.grad)
+    for name, one in head.named_parameters():
+        torch.testing.assert_close(one.grad, wanted[name])
+
+
+def transcribed(head: Any, parameters: Any, actions: Any, masks: Any) -> tuple[Any, Any]:
+    """Log-probabilities and entropies, as formulas that autograd can follow."""
+    if hasattr(head, "log_std"):
+        normal = D.Independent(D.Normal(parameters, head.log_std.exp()), 1)
+        log_probs = normal.log_prob(actions)
+        return log_probs, -log_probs if isinstance(head, TanhGaussian) else normal.entropy()
+    if not head.takes_masks:
+        switches = D.Independent(D.Bernoulli(logits=parameters), 1)
+        return switches.log_prob(actions.float()), switches.entropy()
+    counts = getattr(head, "_counts", [head.size])
+    logits = torch.where(masks, parameters, -1e9).split(counts, -1)
+    each = [D.Categorical(logits=one) for one in logits]
+    choices = actions.reshape(len(actions), -1).unbind(-1)
+    log_probs = sum(one.log_prob(choice) for one, choice in zip(each, choices, strict=True))
+    return log_probs, sum(one.entropy() for one in each)

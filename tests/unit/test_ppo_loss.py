@@ -9,8 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shoal.algos.heads import Judged  # noqa: E402
-from shoal.algos.ppo.loss import normalized, ppo_losses  # noqa: E402
+from shoal.algos.ppo.loss import distance, normalized, ppo_losses  # noqa: E402
 
 
 def slow_losses(
@@ -45,7 +44,7 @@ def test_losses_are_those_of_the_paper(clip_values: bool) -> None:
     given = [rng.normal(size=40) for _ in range(6)]
     new, old, values, old_values, advantages, returns = (torch.tensor(one) for one in given)
     losses = ppo_losses(
-        Judged(new, torch.full((40,), 0.7)),
+        new,
         values,
         old_log_probs=old,
         old_values=old_values,
@@ -56,9 +55,41 @@ def test_losses_are_those_of_the_paper(clip_values: bool) -> None:
         clip_values=clip_values,
     )
     wanted = slow_losses(*(one.tolist() for one in given), 0.2, clip_values)  # type: ignore[arg-type]
-    found = losses.policy, losses.value, losses.approx_kl, losses.clip_fraction
+    found = losses.policy, losses.value, *distance(losses.log_ratio, None, 0.2)
     assert [float(one) for one in found] == pytest.approx(wanted)
-    assert float(losses.entropy) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("clip_values", [False, True])
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_slopes_are_those_that_autograd_finds(clip_values: bool, is_weighted: bool) -> None:
+    rng = np.random.default_rng(1)
+    given = torch.tensor(rng.normal(scale=0.3, size=(6, 200)))
+    new, old, values, old_values, advantages, returns = given
+    new, values = new.detach().requires_grad_(), values.detach().requires_grad_()
+    weights = (torch.arange(200) % 3 > 0).double() if is_weighted else None
+    losses = ppo_losses(
+        new,
+        values,
+        old_log_probs=old,
+        old_values=old_values,
+        advantages=advantages,
+        returns=returns,
+        weights=weights,
+        clip_range=0.2,
+        clip_values=clip_values,
+    )
+    ratio = (new - old).exp()
+    gain = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
+    error = (values - returns).square()
+    if clip_values:
+        near = old_values + (values - old_values).clamp(-0.2, 0.2)
+        error = torch.maximum(error, (near - returns).square())
+    counts = torch.ones(200, dtype=torch.float64) if weights is None else weights
+    loss = (counts * (0.5 * error - gain)).sum() / counts.sum()
+    loss.backward()
+    torch.testing.assert_close(losses.push, new.grad)
+    torch.testing.assert_close(losses.pull, values.grad)
+    assert 0 < int((losses.push == 0).sum()) < 150
 
 
 def test_steps_of_no_weight_change_nothing() -> None:
@@ -66,7 +97,7 @@ def test_steps_of_no_weight_change_nothing() -> None:
         rng = np.random.default_rng(0)
         rows = torch.tensor(rng.normal(size=(6, 8)))[:, :count]
         found = ppo_losses(
-            Judged(rows[0], rows[1]),
+            rows[0],
             rows[2],
             old_log_probs=rows[3],
             old_values=rows[2],
@@ -76,7 +107,21 @@ def test_steps_of_no_weight_change_nothing() -> None:
             clip_range=0.2,
             clip_values=False,
         )
-        return [float(one) for one in found]
+        far = distance(found.log_ratio, weights, 0.2)  # type: ignore[arg-type]
+        return [float(one) for one in (found.policy, found.value, *far)]
 
     some = torch.tensor([1.0] * 5 + [0.0] * 3, dtype=torch.float64)
     assert losses(8, some) == pytest.approx(losses(5, torch.ones(5, dtype=torch.float64)))
+
+
+def test_advantages_of_many_batches_at_once_are_those_of_each() -> None:
+    advantages = torch.tensor(np.random.default_rng(0).normal(3.0, 2.0, size=(5, 16)))
+    some = (torch.arange(80).view(5, 16) % 3 > 0).double()
+    for weights in (None, some):
+        together = normalized(advantages, weights)
+        for k in range(5):
+            alone = normalized(advantages[k], None if weights is None else weights[k])
+            torch.testing.assert_close(together[k], alone)
+            counts = torch.ones(16) if weights is None else weights[k]
+            mean = (together[k] * counts).sum() / counts.sum()
+            assert float(mean) == pytest.approx(0.0, abs=1e-9)

@@ -6,7 +6,7 @@ It is all that has to be kept of a training run in order to act, and what a coll
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,13 +14,24 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from shoal.algos.heads import Head, Judged, head_of
-from shoal.algos.networks import ActorCritic, NetworkConfig, is_image
+from shoal.algos.networks import ActorCritic, NetworkConfig, Traced, is_image
 from shoal.algos.normal import Normal
 from shoal.layout import Array, Layout, Leaf
 from shoal.rollout.actor import Decision
 
 MakeNetwork = Callable[[spaces.Space[Any], int], nn.Module]
 """Makes a network from an observation space and the number of parameters that actions need."""
+
+
+class Opinion(NamedTuple):
+    """What an agent thinks by now of actions, and of the observations they were drawn for."""
+
+    parameters: Tensor
+    """Of the actions' distributions."""
+    values: Tensor
+    judged: Judged
+    traced: tuple[Traced, Traced] | None = None
+    """How a network of plain layers came to it, of which autograd knows nothing."""
 
 
 class Agent(nn.Module):
@@ -59,6 +70,14 @@ class Agent(nn.Module):
             return None
         return np.zeros((num_envs, self.state_size), dtype=np.float32)
 
+    def room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """For a GPU, memory that it can read by itself while others compute."""
+        if self.device.type != "cuda":
+            return np.empty(shape, dtype)
+        kind = torch.from_numpy(np.empty(0, dtype)).dtype
+        array: Array = torch.empty(shape, dtype=kind, pin_memory=True).numpy()
+        return array
+
     @torch.inference_mode()
     def act(
         self,
@@ -69,7 +88,8 @@ class Agent(nn.Module):
     ) -> Decision:
         parameters, values, remembered = self._run(observations, state)
         masks = self._masks(action_masks)
-        actions, log_probs = self.head.draw(parameters, masks, random)
+        noise = self.head.noise(len(parameters), random).to(self.device, non_blocking=True)
+        actions, log_probs = self.head.draw(parameters, masks, noise)
         drawn = actions.cpu().numpy()
         return Decision(
             drawn,
@@ -126,12 +146,27 @@ class Agent(nn.Module):
             leaves = [one(leaf) for one, leaf in pairs]
         return self.layout.assemble(leaves)
 
-    def judge(
-        self, leaves: list[Tensor], actions: Tensor, masks: Tensor | None
-    ) -> tuple[Judged, Tensor]:
-        """What it thinks now of actions, and of the observations they were drawn for."""
-        parameters, values = self.network(self.observation(leaves))
-        return self.head.judge(parameters, actions, masks), values
+    def judge(self, leaves: list[Tensor], actions: Tensor, masks: Tensor | None) -> Opinion:
+        network, seen, traced = self.network, self.observation(leaves), None
+        if type(network) is ActorCritic and network.is_plain:
+            traced = for_actions, for_values = network.trace(seen)
+            parameters, values = for_actions[-1], for_values[-1][:, 0]
+        else:
+            parameters, values = network(seen)
+        return Opinion(parameters, values, self.head.judge(parameters, actions, masks), traced)
+
+    def go_back(self, opinion: Opinion, push: Tensor, spread: Tensor | None, pull: Tensor) -> None:
+        """Find the gradients of a loss.
+
+        From what it changes by with log-probabilities, with entropies (None: not at all) and with
+        values.
+        """
+        slope = opinion.judged.slope(push, spread)
+        if opinion.traced is None:
+            torch.autograd.backward([opinion.parameters, opinion.values], [slope, pull])
+            return
+        assert type(self.network) is ActorCritic
+        self.network.go_back(opinion.traced, slope, pull)
 
     def judge_sequences(
         self,
@@ -140,13 +175,13 @@ class Agent(nn.Module):
         masks: Tensor | None,
         state: Tensor,
         starts: Tensor,
-    ) -> tuple[Judged, Tensor]:
+    ) -> Opinion:
         """The same for sequences; all but `state` and `starts` are `[time * batch, ...]`."""
         if isinstance(self.network, ActorCritic):
             parameters, values = self.network.unroll(self.observation(leaves), state, starts)
         else:
             parameters, values = self._unroll(leaves, state, starts)
-        return self.head.judge(parameters, actions, masks), values
+        return Opinion(parameters, values, self.head.judge(parameters, actions, masks))
 
     def _unroll(self, leaves: list[Tensor], state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Step by step, for a network that knows no other way."""

@@ -8,6 +8,7 @@ into what the environment takes at the very end (`to_env`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,11 +25,15 @@ _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Judged(NamedTuple):
-    """What a policy makes of actions."""
+    """What a policy makes of actions. What is seldom wanted is found when it is asked for."""
 
     log_probs: Tensor
-    entropy: Tensor
+    entropy: Callable[[], Tensor]
     """Of the distribution that each action comes from."""
+    slope: Callable[[Tensor, Tensor | None], Tensor]
+    """What a loss changes by with each parameter, if with log-probabilities it changes by the
+    first and with entropies (None: not at all) by the second. Adds to gradients of the head's own.
+    """
 
 
 class Head(Protocol):
@@ -37,15 +42,20 @@ class Head(Protocol):
     size: int
     takes_masks: bool
 
+    def noise(self, count: int, random: torch.Generator) -> Tensor:
+        """The chance in so many actions, `[count, size]`, drawn on the CPU wherever they are made:
+        so it is the same for every device."""
+
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, random: torch.Generator
+        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Actions and their log-probabilities."""
 
     def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
         """The most probable actions."""
 
-    def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged: ...
+    def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
+        """Without autograd: derivatives of so few operations are as quickly written down."""
 
     def to_env(self, actions: Array) -> Array:
         """Actions as the environment takes them."""
@@ -60,19 +70,27 @@ class Categorical(nn.Module):
         super().__init__()
         self.size, self._first, self._dtype = count, first, dtype
 
+    def noise(self, count: int, random: torch.Generator) -> Tensor:
+        return _clocks(count, self.size, random)
+
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, random: torch.Generator
+        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
         log_probs = _log_probs(parameters, masks)
-        actions = _drawn(log_probs, random)
+        actions = _drawn(log_probs, noise)
         return actions, log_probs.gather(-1, actions[:, None])[:, 0]
 
     def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
         return _log_probs(parameters, masks).argmax(-1)
 
+    @torch.no_grad()
     def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        log_probs = _log_probs(parameters, masks)
-        return Judged(log_probs.gather(-1, actions[:, None])[:, 0], _entropy(log_probs))
+        log_probs, chosen = _log_probs(parameters, masks), actions[:, None]
+        return Judged(
+            log_probs.gather(-1, chosen)[:, 0],
+            lambda: _entropy(log_probs),
+            lambda push, spread: _slope(log_probs, chosen, push, spread),
+        )
 
     def to_env(self, actions: Array) -> Array:
         return (actions + self._first).astype(self._dtype, copy=False)
@@ -94,20 +112,30 @@ class MultiCategorical(nn.Module):
             return [_log_probs(one, None) for one in logits]
         return list(map(_log_probs, logits, masks.split(self._counts, -1)))
 
+    def noise(self, count: int, random: torch.Generator) -> Tensor:
+        return _clocks(count, self.size, random)
+
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, random: torch.Generator
+        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
         each = self._each(parameters, masks)
-        actions = torch.stack([_drawn(one, random) for one in each], -1)
+        actions = torch.stack(list(map(_drawn, each, noise.split(self._counts, -1))), -1)
         return actions, _gathered(each, actions)
 
     def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
         return torch.stack([one.argmax(-1) for one in self._each(parameters, masks)], -1)
 
+    @torch.no_grad()
     def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
         each = self._each(parameters, masks)
-        entropy = torch.stack([_entropy(one) for one in each]).sum(0)
-        return Judged(_gathered(each, actions), entropy)
+        chosen = actions.split(1, -1)
+        return Judged(
+            _gathered(each, actions),
+            lambda: torch.stack(list(map(_entropy, each))).sum(0),
+            lambda push, spread: torch.cat(
+                [_slope(*one, push, spread) for one in zip(each, chosen, strict=True)], -1
+            ),
+        )
 
     def to_env(self, actions: Array) -> Array:
         shaped = actions.reshape(len(actions), *self._space.nvec.shape)
@@ -123,20 +151,32 @@ class Bernoulli(nn.Module):
         super().__init__()
         self._space, self.size = space, int(np.prod(space.shape))
 
+    def noise(self, count: int, random: torch.Generator) -> Tensor:
+        return torch.rand((count, self.size), generator=random)
+
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, random: torch.Generator
+        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        noise = torch.rand(parameters.shape, generator=random, device=parameters.device)
         actions = (noise < parameters.sigmoid()).long()
         return actions, self.judge(parameters, actions, masks).log_probs
 
     def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
         return (parameters > 0).long()
 
+    @torch.no_grad()
     def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
         yes, no = nn.functional.logsigmoid(parameters), nn.functional.logsigmoid(-parameters)
-        log_probs = torch.where(actions.bool(), yes, no).sum(-1)
-        return Judged(log_probs, -(yes.exp() * yes + no.exp() * no).sum(-1))
+        on = yes.exp()
+
+        def slope(push: Tensor, spread: Tensor | None) -> Tensor:
+            found = push[:, None] * (actions - on)
+            return found if spread is None else found - spread[:, None] * parameters * on * (1 - on)
+
+        return Judged(
+            torch.where(actions.bool(), yes, no).sum(-1),
+            lambda: -(on * yes + no.exp() * no).sum(-1),
+            slope,
+        )
 
     def to_env(self, actions: Array) -> Array:
         return actions.reshape(len(actions), *self._space.shape).astype(self._space.dtype)
@@ -155,10 +195,12 @@ class Gaussian(nn.Module):
         self._space, self.size = space, int(np.prod(space.shape))
         self.log_std = nn.Parameter(torch.full((self.size,), log_std))
 
+    def noise(self, count: int, random: torch.Generator) -> Tensor:
+        return torch.randn((count, self.size), generator=random)
+
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, random: torch.Generator
+        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        noise = torch.randn(parameters.shape, generator=random, device=parameters.device)
         actions = parameters + noise * self.log_std.exp()
         return actions, self._log_probs(parameters, actions)
 
@@ -169,9 +211,30 @@ class Gaussian(nn.Module):
     def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
         return parameters
 
+    @torch.no_grad()
     def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        entropy = (0.5 + _HALF_LOG_2_PI + self.log_std).sum()
-        return Judged(self._log_probs(parameters, actions), entropy.expand(len(actions)))
+        def slope(push: Tensor, spread: Tensor | None) -> Tensor:
+            if spread is not None:
+                self._learn_spread(spread.sum())
+            return self._slope(parameters, actions, push)
+
+        log_probs = self._log_probs(parameters, actions)
+        return Judged(log_probs, lambda: self._entropy().expand(len(actions)), slope)
+
+    def _entropy(self) -> Tensor:
+        return (0.5 + _HALF_LOG_2_PI + self.log_std).sum()
+
+    @torch.no_grad()
+    def _slope(self, means: Tensor, actions: Tensor, push: Tensor) -> Tensor:
+        inverse = (-self.log_std).exp()
+        scaled = (actions - means) * inverse
+        self._learn_spread(push @ (scaled.square() - 1.0))
+        return push[:, None] * scaled * inverse
+
+    def _learn_spread(self, slope: Tensor) -> None:
+        if self.log_std.grad is None:
+            self.log_std.grad = torch.zeros_like(self.log_std)
+        self.log_std.grad += slope
 
     def to_env(self, actions: Array) -> Array:
         shaped = actions.reshape(len(actions), *self._space.shape)
@@ -201,9 +264,17 @@ class TanhGaussian(Gaussian):
         slope = 2.0 * (math.log(2.0) - actions - nn.functional.softplus(-2.0 * actions))
         return super()._log_probs(means, actions) - (slope + self._log_scale).sum(-1)
 
+    @torch.no_grad()
     def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
+        # What was squashed is fixed, so slopes are those of the Gaussian; entropy = -log prob.
         log_probs = self._log_probs(parameters, actions)
-        return Judged(log_probs, -log_probs)
+        return Judged(
+            log_probs,
+            lambda: -log_probs,
+            lambda push, spread: self._slope(
+                parameters, actions, push if spread is None else push - spread
+            ),
+        )
 
     def to_env(self, actions: Array) -> Array:
         low, high = self._space.low, self._space.high
@@ -233,14 +304,30 @@ def _log_probs(logits: Tensor, masks: Tensor | None) -> Tensor:
     return logits.log_softmax(-1)
 
 
-def _drawn(log_probs: Tensor, random: torch.Generator) -> Tensor:
+def _clocks(count: int, size: int, random: torch.Generator) -> Tensor:
+    return torch.empty((count, size)).exponential_(generator=random)
+
+
+def _drawn(log_probs: Tensor, clocks: Tensor) -> Tensor:
     """One of each row: the first of exponential clocks that run as fast as it is probable."""
-    clocks = torch.empty_like(log_probs).exponential_(generator=random)
     return (log_probs.exp() / clocks).argmax(-1)
 
 
 def _entropy(log_probs: Tensor) -> Tensor:
     return -(log_probs.exp() * log_probs).sum(-1)
+
+
+def _slope(log_probs: Tensor, chosen: Tensor, push: Tensor, spread: Tensor | None) -> Tensor:
+    """With logits z and probabilities p:
+
+    d log p[a] / d z = one_hot(a) - p            d entropy / d z = -p (log p + entropy)
+    """
+    push, probs = push[:, None], log_probs.exp()
+    slope = (probs * -push).scatter_add_(-1, chosen, push)
+    if spread is None:
+        return slope
+    entropy = -(probs * log_probs).sum(-1, keepdim=True)
+    return slope - spread[:, None] * probs * (log_probs + entropy)
 
 
 def _gathered(each: list[Tensor], actions: Tensor) -> Tensor:

@@ -61,6 +61,11 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": nn.functional.elu,
     "silu": nn.functional.silu,
 }
+_SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "tanh": torch.ops.aten.tanh_backward,
+    "relu": lambda gradient, out: torch.ops.aten.threshold_backward(gradient, out, 0.0),
+}
+"""A gradient taken back through an activation, from what came out of it."""
 
 
 class ActorCritic(nn.Module):
@@ -81,6 +86,9 @@ class ActorCritic(nn.Module):
         activation, sizes = config.activation, config.hidden_sizes
         self.actions = Stack(width, sizes, num_parameters, activation, gain=0.01)
         self.values = Stack(width, sizes, 1, activation, gain=1.0)
+        learns = self.memory is not None or any(list(one.parameters()) for one in self.encoders)
+        self.is_plain = self.actions.is_plain and not learns
+        """Whether only the stacks learn, so that `trace` and their `go_back` will do."""
 
     def encode(self, observation: Observation) -> Tensor:
         parts = self._layout.take_apart(observation)
@@ -96,6 +104,18 @@ class ActorCritic(nn.Module):
             return self.decide(features)
         features, remembered = self.memory(features, *state)
         return *self.decide(features), remembered
+
+    @torch.no_grad()
+    def trace(self, observation: Observation) -> tuple[Traced, Traced]:
+        """What happens in both stacks."""
+        features = self.encode(observation)
+        return self.actions.trace(features), self.values.trace(features)
+
+    def go_back(self, traced: tuple[Traced, Traced], slope: Tensor, pull: Tensor) -> None:
+        """Gradients of both, from what a loss changes by with parameters and with values."""
+        for_actions, for_values = traced
+        self.actions.go_back(for_actions, slope)
+        self.values.go_back(for_values, pull[:, None])
 
     def unroll(
         self, observation: Observation, state: Tensor, starts: Tensor
@@ -132,28 +152,57 @@ class Memory(nn.Module):
         return hidden, torch.cat([hidden, inner], -1)
 
 
+Traced = list[Tensor]
+"""What goes into each layer of a stack, and what comes out of the last one."""
+
+
 class Stack(nn.Module):
     """Fully connected layers; orthogonal weights, smaller in the last one.
 
     What PyTorch does around the call of a module takes as long as a small layer: here it is done
-    once for all of them.
+    once for all of them. So does what autograd writes down about each operation: `trace` keeps
+    what is needed, and `go_back` finds the gradients with it.
     """
 
     def __init__(self, width: int, sizes: Sequence[int], out: int, activation: str, gain: float):
         super().__init__()
         widths, gains = [width, *sizes, out], [2.0**0.5] * len(sizes) + [gain]
-        self.layers = nn.ModuleList(
+        layers = [
             _orthogonal(nn.Linear(one, other), gain)
             for one, other, gain in zip(widths, widths[1:], gains, strict=False)
-        )
-        self._weights = [(layer.weight, layer.bias) for layer in self.layers]
-        self._activate = _ACTIVATIONS[activation]
+        ]
+        self.layers = nn.ModuleList(layers)
+        self._weights: list[tuple[nn.Parameter, nn.Parameter]] = [
+            (layer.weight, layer.bias) for layer in layers
+        ]
+        self._activate, self._slope = _ACTIVATIONS[activation], _SLOPES.get(activation)
+        self.is_plain = self._slope is not None
 
     def forward(self, features: Tensor) -> Tensor:
         *inner, (weight, bias) = self._weights
         for one, other in inner:
-            features = self._activate(nn.functional.linear(features, one, other))  # type: ignore[arg-type]
-        return nn.functional.linear(features, weight, bias)  # type: ignore[arg-type]
+            features = self._activate(nn.functional.linear(features, one, other))
+        return nn.functional.linear(features, weight, bias)
+
+    @torch.no_grad()
+    def trace(self, features: Tensor) -> Traced:
+        *inner, (weight, bias) = self._weights
+        traced = [features]
+        for one, other in inner:
+            features = self._activate(nn.functional.linear(features, one, other))
+            traced.append(features)
+        return [*traced, nn.functional.linear(features, weight, bias)]
+
+    @torch.no_grad()
+    def go_back(self, traced: Traced, gradient: Tensor) -> None:
+        """Write the gradient of each weight where autograd would, from that of what came out."""
+        assert self._slope is not None
+        for at in reversed(range(len(self._weights))):
+            (weight, bias), before = self._weights[at], traced[at]
+            torch.mm(gradient.t(), before, out=weight.grad)
+            torch.sum(gradient, 0, out=bias.grad)
+            if at:
+                gradient = self._slope(gradient @ weight, before)
 
 
 def _orthogonal(layer: Any, gain: float) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 
 from shoal.layout import Array
@@ -39,6 +40,9 @@ class Actor(Protocol):
         random: torch.Generator,
     ) -> Decision:
         """Draw actions; one array per leaf of the observation space, `[num_envs, ...]`."""
+
+    def room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An array for observations, from which it reads them best."""
 
     def value(self, observations: tuple[Array, ...], state: Array | None) -> Array:
         """What these are worth."""

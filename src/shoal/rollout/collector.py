@@ -14,14 +14,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from shoal.errors import ConfigError
 from shoal.layout import Array, Layout
 from shoal.rollout import standing
-from shoal.rollout.actor import Actor, Decision
+from shoal.rollout.actor import Actor
+from shoal.rollout.draft import Draft
 from shoal.rollout.episodes import Episodes
-from shoal.rollout.returns import next_values_of
+from shoal.rollout.groups import InTurns, Stepper, Together
 from shoal.rollout.rollout import Rollout
+from shoal.rollout.streams import ACTING, stream
 from shoal.vector.env import VectorEnv
 
 MASK = "action_mask"
@@ -49,11 +52,36 @@ class Goal:
         return min(1.0, max(shares, default=0.0))
 
 
+@dataclass(slots=True)
+class Group:
+    """Environments that are decided about together, and how far they have come."""
+
+    rows: slice
+    ids: Array
+    random: torch.Generator
+    observations: list[Array]
+    """What is to be acted on next."""
+    masks: Array | None
+    state: Array | None
+    """What the policy remembers."""
+    starts: Array
+
+
 class Collector:
-    """Yields rollouts of `horizon` steps of every environment, until the goal is reached."""
+    """Yields rollouts of `horizon` steps of every environment, until the goal is reached.
+
+    `overlap`: one half of the environments steps while the policy decides about the other.
+    """
 
     def __init__(
-        self, envs: VectorEnv, actor: Actor, *, horizon: int, seed: int, goal: Goal
+        self,
+        envs: VectorEnv,
+        actor: Actor,
+        *,
+        horizon: int,
+        seed: int,
+        goal: Goal,
+        overlap: bool = False,
     ) -> None:
         self.envs, self.goal = envs, goal
         self.episodes = Episodes(envs.num_envs, goal.episodes)
@@ -65,19 +93,42 @@ class Collector:
                 f"{odd.name('observation')} is a {odd.space}, which no network here can read. Wrap "
                 "the environment so that it becomes an array."
             )
-        self._random = torch.Generator().manual_seed(seed)
+        space = envs.single_observation_space
+        self._has_masks = isinstance(space, spaces.Dict) and MASK in space.spaces
+        self._stepper: Stepper = (InTurns if overlap else Together)(envs, self._layout)
         self._seed = seed
         self.step = 0
         """Environment steps so far."""
-        self._observations: list[Array] = []
-        """What is to be acted on next; nothing before the first reset."""
+        self._groups: list[Group] = []
+        """None before the first reset."""
 
     def _begin(self) -> None:
         observations, infos = self.envs.reset(seed=self._seed)
-        self._observations = self._layout.take_apart(observations)
-        self._masks = self._action_masks(observations, infos)
-        self._state = self._actor.initial_state(self.envs.num_envs)
-        self._starts = np.ones(self.envs.num_envs, dtype=np.bool_)
+        num_envs = self.envs.num_envs
+        self._groups = self._in_groups(
+            self._layout.take_apart(observations),
+            self._action_masks(mask_in(observations, infos), infos),
+            self._actor.initial_state(num_envs),
+            np.ones(num_envs, dtype=np.bool_),
+        )
+
+    def _in_groups(
+        self, leaves: list[Array], masks: Array | None, state: Array | None, starts: Array
+    ) -> list[Group]:
+        """What is said of all, said of each group."""
+        ids = np.arange(len(starts))
+        return [
+            Group(
+                rows,
+                ids[rows],
+                stream(self._seed, ACTING, number),
+                [leaf[rows] for leaf in leaves],
+                None if masks is None else masks[rows],
+                None if state is None else state[rows],
+                starts[rows],
+            )
+            for number, rows in enumerate(self._stepper.rows)
+        ]
 
     def __iter__(self) -> Iterator[Rollout]:
         while not self.is_over:
@@ -95,170 +146,134 @@ class Collector:
 
     def collect(self) -> Rollout:
         """The next rollout."""
-        if not self._observations:
+        if not self._groups:
             self._begin()
-        draft, begun, progress = Draft(self._horizon), time.perf_counter(), self.progress
+        begun, progress = time.perf_counter(), self.progress
+        draft = Draft(self._horizon, self.envs.num_envs, self._actor.room)
+        for number in range(len(self._groups)):
+            self._decide(draft, 0, number)
         for t in range(self._horizon):
-            self._advance(draft, t)
-        last_values = self._actor.value(tuple(self._observations), self._state)
+            for number in range(len(self._groups)):
+                self._take(draft, t, number)
+                if t + 1 < self._horizon:
+                    self._decide(draft, t + 1, number)
+        last_values = np.empty(self.envs.num_envs, np.float32)
+        for group in self._groups:
+            last_values[group.rows] = self._actor.value(tuple(group.observations), group.state)
         self.step += self._horizon * self.envs.num_envs
-        taken_s = time.perf_counter() - begun
-        stats = self.envs.stats()
-        facts = self.episodes.metrics() | {
-            "engine/restarts": stats["restarts"],
-            "engine/replays": stats["replays"],
-            "time/stepping_s": draft.stepping_s,
-            "time/inference_s": taken_s - draft.stepping_s,
-        }
+        facts = self._facts(time.perf_counter() - begun, draft.stepping_s)
         return draft.finished(last_values, self.step, self._actor.version, progress, facts)
 
-    def _advance(self, draft: Draft, t: int) -> None:
-        seen = draft.see(t, self._observations)
-        decision = self._actor.act(seen, self._state, self._masks, self._random)
-        draft.decide(t, decision, self._state, self._masks, self._starts)
+    def _facts(self, taken_s: float, stepping_s: float) -> dict[str, float]:
+        stats = self.envs.stats()
+        return self.episodes.metrics() | {
+            "engine/restarts": stats["restarts"],
+            "engine/replays": stats["replays"],
+            "time/stepping_s": stepping_s,
+            "time/inference_s": taken_s - stepping_s,
+        }
+
+    def _decide(self, draft: Draft, t: int, number: int) -> None:
+        """Let the policy act in a group, and its environments begin their step."""
+        group = self._groups[number]
+        seen = draft.see(t, group.rows, group.observations)
+        decision = self._actor.act(seen, group.state, group.masks, group.random)
+        draft.decide(t, group.rows, decision, group.state, group.masks, group.starts)
+        group.state = decision.state
         begun = time.perf_counter()
-        observations, rewards, terminations, truncations, infos = self.envs.step(
-            decision.env_actions
-        )
+        self._stepper.begin(number, decision.env_actions)
         draft.stepping_s += time.perf_counter() - begun
-        draft.take(t, rewards, terminations, truncations)
-        self._observations = self._layout.take_apart(observations)
-        self._masks = self._action_masks(observations, infos)
-        self._state = decision.state
-        ended = self._starts = terminations | truncations
+
+    def _take(self, draft: Draft, t: int, number: int) -> None:
+        """Write down what came of it."""
+        group, begun = self._groups[number], time.perf_counter()
+        leaves, rewards, terminations, truncations, infos = self._stepper.finish(number)
+        draft.stepping_s += time.perf_counter() - begun
+        draft.take(t, group.rows, rewards, terminations, truncations)
+        group.observations = leaves
+        group.masks = self._masks_in(leaves, infos)
+        ended = group.starts = terminations | truncations
         lost = infos.get("restarted")
-        ids = np.flatnonzero(ended)
-        self.episodes.add(rewards, ids, lost)
-        if len(ids):
-            self._end(draft, t, ids, lost, infos)
+        places = np.flatnonzero(ended)
+        self.episodes.add(group.ids, rewards, places, lost)
+        if len(places):
+            self._end(draft, t, group, places, lost, infos)
 
     def _end(
-        self, draft: Draft, t: int, ids: Array, lost: Array | None, infos: Mapping[str, Any]
+        self,
+        draft: Draft,
+        t: int,
+        group: Group,
+        places: Array,
+        lost: Array | None,
+        infos: Mapping[str, Any],
     ) -> None:
         """Episodes have ended: the values of their last observations, and nothing remembered."""
-        truncated = ids[draft.truncations[t, ids]]
+        truncated = places[draft.truncations[t, group.ids[places]]]
         if lost is not None:
-            draft.valid[t] = ~lost
+            draft.valid[t, group.rows] = ~lost
         if len(truncated):
             finals = [self._layout.take_apart(infos["final_obs"][i]) for i in truncated]
             leaves = tuple(np.stack(leaf) for leaf in zip(*finals, strict=True))
-            state = None if self._state is None else self._state[truncated]
-            draft.final_values[t, truncated] = self._actor.value(leaves, state)
-        if self._state is not None:
-            self._state = self._state.copy()
-            self._state[ids] = 0.0
+            state = None if group.state is None else group.state[truncated]
+            draft.final_values[t, group.ids[truncated]] = self._actor.value(leaves, state)
+        if group.state is not None:
+            group.state = group.state.copy()
+            group.state[places] = 0.0
+
+    def _masks_in(self, leaves: list[Array], infos: Mapping[str, Any]) -> Array | None:
+        if MASK not in infos and not self._has_masks:
+            return None
+        observation = self._layout.assemble(leaves) if self._has_masks else None
+        return self._action_masks(mask_in(observation, infos), infos)
+
+    def _action_masks(self, masks: Any, infos: Mapping[str, Any]) -> Array | None:
+        if masks is None:
+            return None
+        possible: Array = np.asarray(masks).astype(np.bool_)
+        present = infos.get(f"_{MASK}")
+        return possible if present is None else possible | ~np.asarray(present)[:, None]
 
     # --- to be kept -------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Where it and its environments stand: arrays, and what JSON can hold."""
         arrays, envs = standing.pack(self.envs.mementos())
-        arrays |= {"random": self._random.get_state().numpy(), "starts": self._starts}
-        arrays |= {name: array for name, array in self._kept().items() if array is not None}
+        for name in ("state", "masks", "starts"):
+            whole = self._whole(name)
+            if whole is not None:
+                arrays[name] = whole
+        arrays |= {
+            _random_of(number): group.random.get_state().numpy()
+            for number, group in enumerate(self._groups)
+        }
         return arrays, {"step": self.step, "episodes": self.episodes.state(), "envs": envs}
 
-    def _kept(self) -> dict[str, Array | None]:
-        return {"state": self._state, "masks": self._masks}
+    def _whole(self, name: str) -> Array | None:
+        """What is known of each group, of all environments."""
+        parts = [getattr(group, name) for group in self._groups]
+        if parts[0] is None:
+            return None
+        whole: Array = np.empty((self.envs.num_envs, *parts[0].shape[1:]), parts[0].dtype)
+        for group, part in zip(self._groups, parts, strict=True):
+            whole[group.rows] = part
+        return whole
 
     def put_state(self, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> list[int]:
         """Go on where `state` was taken, with new environments; those whose episodes are lost."""
         mementos = standing.unpack(arrays, about["envs"])
         lost = self.envs.go_on(mementos)
         leaves = zip(*(one.observation for one in mementos), strict=True)
-        self._observations = [np.stack(leaf) for leaf in leaves]
-        self._random.set_state(torch.from_numpy(arrays["random"].copy()))
-        self._starts, self._state = arrays["starts"], arrays.get("state")
-        self._masks = arrays.get("masks")
+        observations = [np.stack(leaf) for leaf in leaves]
+        masks, state = arrays.get("masks"), arrays.get("state")
+        self._groups = self._in_groups(observations, masks, state, arrays["starts"])
+        for number, group in enumerate(self._groups):
+            if _random_of(number) in arrays:  # not where there were fewer groups
+                group.random.set_state(torch.from_numpy(arrays[_random_of(number)].copy()))
         self.step = about["step"]
         self.episodes.put_state(about["episodes"])
         return lost
 
-    def _action_masks(self, observations: Any, infos: Mapping[str, Any]) -> Array | None:
-        masks = mask_in(observations, infos)
-        if masks is None:
-            return None
-        masks = np.asarray(masks).astype(np.bool_)
-        present = infos.get(f"_{MASK}")
-        return masks if present is None else masks | ~np.asarray(present)[:, None]
 
-
-class Draft:
-    """A rollout in the making."""
-
-    def __init__(self, horizon: int) -> None:
-        self._horizon = horizon
-        self.stepping_s = 0.0
-
-    def see(self, t: int, observations: list[Array]) -> tuple[Array, ...]:
-        """Write down what is seen; where that lies now."""
-        if t == 0:
-            self._make_room(observations)
-        for page, leaf in zip(self.observations, observations, strict=True):
-            page[t] = leaf
-        return tuple(page[t] for page in self.observations)
-
-    def _make_room(self, observations: list[Array]) -> None:
-        self.observations = tuple(self._pages(leaf) for leaf in observations)
-        shape = (self._horizon, len(observations[0]))
-        self.rewards, self.values, self.log_probs = (np.empty(shape, np.float32) for _ in range(3))
-        self.terminations, self.truncations, self.starts = (
-            np.empty(shape, np.bool_) for _ in range(3)
-        )
-        self.valid, self.final_values = np.ones(shape, np.bool_), np.zeros(shape, np.float32)
-        self.actions: Array | None = None
-        self.states: Array | None = None
-        self.masks: Array | None = None
-
-    def _pages(self, first: Array) -> Array:
-        return np.empty((self._horizon, *first.shape), first.dtype)
-
-    def decide(
-        self, t: int, decision: Decision, state: Array | None, masks: Array | None, starts: Array
-    ) -> None:
-        """Write down what is done about it, and what the policy remembers."""
-        if self.actions is None:
-            self.actions = self._pages(decision.actions)
-            self.states = None if state is None else self._pages(state)
-        self.actions[t] = decision.actions
-        self.log_probs[t], self.values[t] = decision.log_probs, decision.values
-        self.starts[t] = starts
-        if self.states is not None:
-            self.states[t] = state
-        if masks is not None and self.masks is None:  # all was possible until now
-            self.masks = np.ones((self._horizon, *masks.shape), np.bool_)
-        if self.masks is not None:
-            self.masks[t] = True if masks is None else masks
-
-    def take(self, t: int, rewards: Array, terminations: Array, truncations: Array) -> None:
-        """Write down what that came to."""
-        self.rewards[t] = rewards
-        self.terminations[t], self.truncations[t] = terminations, truncations
-
-    def finished(
-        self,
-        last_values: Array,
-        step: int,
-        version: int,
-        progress: float,
-        facts: Mapping[str, float],
-    ) -> Rollout:
-        ended = self.terminations | self.truncations
-        assert self.actions is not None
-        return Rollout(
-            observations=self.observations,
-            actions=self.actions,
-            action_masks=self.masks,
-            log_probs=self.log_probs,
-            values=self.values,
-            next_values=next_values_of(self.values, last_values, self.final_values, ended),
-            states=self.states,
-            starts=self.starts,
-            rewards=self.rewards,
-            terminations=self.terminations,
-            truncations=self.truncations,
-            valid=self.valid,
-            step=step,
-            version=version,
-            progress=progress,
-            facts=facts,
-        )
+def _random_of(group: int) -> str:
+    return "random" if not group else f"random.{group}"

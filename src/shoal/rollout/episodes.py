@@ -37,16 +37,16 @@ class Episodes:
         """Whether all that were asked for have ended."""
         return self.limit is not None and self.num_ended >= self.limit
 
-    def add(self, rewards: Array, ended: Array, lost: Array | None) -> None:
-        """A step of all environments: what it brought, and whose episodes have ended (ids).
+    def add(self, ids: Array, rewards: Array, ended: Array, lost: Array | None) -> None:
+        """A step of these environments: what it brought, and whose episodes (places) have ended.
 
         Episodes that were `lost` end here and count for nothing, except as begun.
         """
-        self._returns += rewards
-        self._lengths += 1
-        for env_id in ended.tolist():
-            is_lost = lost is not None and bool(lost[env_id])
-            self._end(env_id, is_lost)
+        self._returns[ids] += rewards
+        self._lengths[ids] += 1
+        for place in ended.tolist():
+            is_lost = lost is not None and bool(lost[place])
+            self._end(int(ids[place]), is_lost)
 
     def _end(self, env_id: int, is_lost: bool) -> None:
         if self.limit is None or self._numbers[env_id] < self.limit:

@@ -25,6 +25,8 @@ class EnvConfig:
     """Where they run; auto measures one and chooses."""
     num_workers: int | None = None
     """Workers that share the environments; None: as many as help."""
+    overlap: bool = False
+    """Step one half of the environments while the policy decides about the other."""
     parallel_start_method: Literal["spawn", "fork", "forkserver"] | None = None
     """How worker processes come into being; None: what suits this system."""
     step_timeout_s: float | None = None
@@ -97,5 +99,7 @@ class PPORun:
     def __post_init__(self) -> None:
         if self.envs.n_envs < 1:
             raise ConfigError(f"n_envs must be at least 1, got {self.envs.n_envs}.")
+        if self.envs.overlap and self.envs.n_envs < 2:
+            raise ConfigError("overlap needs two environments at least: n_envs is 1.")
         if self.ppo.n_steps * self.envs.n_envs < 2:
             raise ConfigError("n_steps times n_envs must be at least 2: there is nothing to learn.")

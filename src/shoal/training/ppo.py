@@ -59,7 +59,12 @@ class Training:
         self.learner = PPO(self.agent, config.ppo, envs.num_envs, config.run.seed)
         goal = Goal(config.goal.total_steps, config.goal.num_episodes)
         self.source = Collector(
-            envs, self.agent, horizon=config.ppo.n_steps, seed=config.run.seed, goal=goal
+            envs,
+            self.agent,
+            horizon=config.ppo.n_steps,
+            seed=config.run.seed,
+            goal=goal,
+            overlap=config.envs.overlap,
         )
         self._kept = save.Kept(self.agent, self.learner, self.source)
 

@@ -28,6 +28,8 @@ class PPOConfig:
     """How far advantages look ahead before they trust the value: 0 one step, 1 to the end."""
     clip_range: float = 0.2
     """How far an action's probability may move in one update."""
+    clip_range_schedule: Literal["constant", "linear"] = "constant"
+    """Whether that stays, or falls to nothing by the end of the run."""
     clip_values: bool = False
     """Whether values may not move further than `clip_range` either."""
     value_coef: float = 0.5

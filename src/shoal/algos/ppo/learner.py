@@ -2,41 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from shoal.algos.agent import Agent
+from shoal.algos.agent import Agent, Opinion
 from shoal.algos.descent import Descent
-from shoal.algos.heads import Judged
 from shoal.algos.ppo.config import PPOConfig
-from shoal.algos.ppo.loss import Losses, normalized, ppo_losses
+from shoal.algos.ppo.loss import Mean, distance, normalized, ppo_losses
 from shoal.algos.rewards import RewardScale
 from shoal.layout import Array
 from shoal.rollout.returns import gae
 from shoal.rollout.rollout import Rollout
+from shoal.rollout.streams import LEARNING, stream
 
 
 class Material(NamedTuple):
-    """A rollout as it is learnt from; all are `[time * num_envs, ...]`, time first."""
+    """A rollout as it is learnt from; leaves and actions are `[time * num_envs, ...]`."""
 
     leaves: list[Tensor]
     actions: Tensor
     masks: Tensor | None
     numbers: Tensor
-    """Log-probabilities, values, advantages, returns and weights, `[time * num_envs, 5]`: in one
-    tensor, because what is taken from it at random costs by the piece."""
+    """Log-probabilities, values, advantages, returns and weights, `[5, time * num_envs]`: in one
+    tensor, because what is taken from it costs by the piece."""
     is_whole: bool
     """Whether every step is to be learnt from: then all weights are 1."""
 
     def at(self, rows: Tensor) -> Material:
-        """Some of it."""
+        """Some of it, in this order."""
         masks = None if self.masks is None else self.masks[rows]
         leaves = [leaf[rows] for leaf in self.leaves]
-        return Material(leaves, self.actions[rows], masks, self.numbers[rows], self.is_whole)
+        return Material(leaves, self.actions[rows], masks, self.numbers[:, rows], self.is_whole)
+
+    def split(self, size: int) -> Iterator[Material]:
+        """All of it, piece by piece, where it lies."""
+        for begin in range(0, len(self.actions), size):
+            rows = slice(begin, begin + size)
+            masks = None if self.masks is None else self.masks[rows]
+            leaves = [leaf[rows] for leaf in self.leaves]
+            yield Material(leaves, self.actions[rows], masks, self.numbers[:, rows], self.is_whole)
+
+    def scale_advantages(self, size: int) -> None:
+        """Have those of every `size` steps, one after the other, at mean 0 and variance 1."""
+        _, _, advantages, _, weights = self.numbers
+        whole = len(advantages) - len(advantages) % size
+        for rows, shape in ((slice(whole), (-1, size)), (slice(whole, None), (1, -1))):
+            part, counts = advantages[rows].view(shape), weights[rows].view(shape)
+            part.copy_(normalized(part, None if self.is_whole else counts))
+
+
+class Told(NamedTuple):
+    """What one gradient tells."""
+
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor | None
+    log_ratio: Tensor
+    weights: Tensor | None
+    norm: Tensor
 
 
 class PPO:
@@ -44,36 +71,30 @@ class PPO:
 
     def __init__(self, agent: Agent, config: PPOConfig, num_envs: int, seed: int) -> None:
         self.agent, self.config = agent, config
-        self._random = torch.Generator().manual_seed(seed)
+        self._random = stream(seed, LEARNING)
         self._rewards = RewardScale(num_envs, config.gamma) if config.normalize_rewards else None
         self._descent = Descent(agent.parameters(), config.max_grad_norm)
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Improve the agent; what that was like."""
         config, material = self.config, self._material(rollout)
-        rate = self._rate(rollout.progress)
-        told: list[Losses] = []
-        norms: list[Tensor] = []
+        rate = _at(config.learning_rate, config.learning_rate_schedule, rollout.progress)
+        clip = _at(config.clip_range, config.clip_range_schedule, rollout.progress)
+        told: list[Told] = []
         num_epochs = 0
         for _ in range(config.n_epochs):
-            before = len(told)
-            for judged, values, batch in self._judged(material, rollout):
-                losses = self._losses(judged, values, batch)
-                norms.append(self._descent.step(self._total(losses), rate))
-                told.append(Losses(*(one.detach() for one in losses)))
+            batches = enumerate(self._opinions(material, rollout))
+            epoch = [self._learn(*one, rate, clip, is_first=not k) for k, one in batches]
+            told += epoch
             num_epochs += 1
-            if self._has_gone_far(told[before:]):
+            if config.target_kl is not None and _moved(epoch, clip)[0] > config.target_kl:
                 break
         self.agent.see(material.leaves)
         self.agent.version += 1
-        return _metrics(told, norms, material) | {
+        return _metrics(told, clip, material) | {
             "train/learning_rate": rate,
             "train/epochs": num_epochs,
         }
-
-    def _has_gone_far(self, told: list[Losses]) -> bool:
-        limit = self.config.target_kl
-        return limit is not None and float(_mean_of(told, "approx_kl")) > limit
 
     # --- what is learnt from ----------------------------------------------------------------
 
@@ -97,7 +118,7 @@ class PPO:
             [self._flat(leaf) for leaf in rollout.observations],
             self._flat(rollout.actions),
             self._masks(rollout),
-            self._flat(np.stack(numbers, -1, dtype=np.float32)),
+            self._put(np.stack([one.reshape(-1) for one in numbers], dtype=np.float32)),
             bool(rollout.valid.all()),
         )
 
@@ -107,26 +128,27 @@ class PPO:
         return self._flat(rollout.action_masks)
 
     def _flat(self, array: Array) -> Tensor:
-        flat = torch.from_numpy(array.reshape(-1, *array.shape[2:]))
-        return flat.to(self.agent.device, non_blocking=True)
+        return self._put(array.reshape(-1, *array.shape[2:]))
+
+    def _put(self, array: Array) -> Tensor:
+        return torch.from_numpy(array).to(self.agent.device, non_blocking=True)
 
     # --- batches ----------------------------------------------------------------------------
 
-    def _judged(
-        self, material: Material, rollout: Rollout
-    ) -> Iterator[tuple[Judged, Tensor, Material]]:
+    def _opinions(self, material: Material, rollout: Rollout) -> Iterator[tuple[Material, Opinion]]:
         """All of it, in random batches, with what the agent thinks of each by now."""
         if rollout.states is not None:
-            yield from self._judged_sequences(material, rollout)
+            yield from self._opinions_of_sequences(material, rollout)
             return
+        size = self.config.batch_size
         order = torch.randperm(len(material.actions), generator=self._random)
-        for rows in order.to(self.agent.device).split(self.config.batch_size):
-            batch = material.at(rows)
-            yield *self.agent.judge(batch.leaves, batch.actions, batch.masks), batch
+        shuffled = self._scaled(material.at(order.to(self.agent.device)), size)
+        for batch in shuffled.split(size):
+            yield batch, self.agent.judge(batch.leaves, batch.actions, batch.masks)
 
-    def _judged_sequences(
+    def _opinions_of_sequences(
         self, material: Material, rollout: Rollout
-    ) -> Iterator[tuple[Judged, Tensor, Material]]:
+    ) -> Iterator[tuple[Material, Opinion]]:
         """The same for an agent that remembers: batches of pieces, each with what it knew then."""
         assert rollout.states is not None
         num_steps, num_envs = rollout.rewards.shape
@@ -137,40 +159,46 @@ class PPO:
             for chosen in order.split(max(1, self.config.batch_size // length)):
                 begin = first[chosen].to(self.agent.device)
                 rows = begin + later.to(self.agent.device)  # [length, pieces]
-                batch = material.at(rows.reshape(-1))
-                judged = self.agent.judge_sequences(
+                batch = self._scaled(material.at(rows.reshape(-1)), rows.numel())
+                opinion = self.agent.judge_sequences(
                     batch.leaves, batch.actions, batch.masks, states[begin], starts[rows]
                 )
-                yield *judged, batch
+                yield batch, opinion
+
+    def _scaled(self, material: Material, size: int) -> Material:
+        if self.config.normalize_advantages:
+            material.scale_advantages(size)
+        return material
 
     # --- one gradient -----------------------------------------------------------------------
 
-    def _losses(self, judged: Judged, values: Tensor, batch: Material) -> Losses:
-        log_probs, old_values, advantages, returns, valid = batch.numbers.unbind(-1)
+    @torch.no_grad()
+    def _learn(
+        self, batch: Material, opinion: Opinion, rate: float, clip: float, is_first: bool
+    ) -> Told:
+        config, judged = self.config, opinion.judged
+        log_probs, old_values, advantages, returns, valid = batch.numbers.unbind()
         weights = None if batch.is_whole else valid
-        if self.config.normalize_advantages:
-            advantages = normalized(advantages, weights)
-        return ppo_losses(
-            judged,
-            values,
+        losses = ppo_losses(
+            judged.log_probs,
+            opinion.values,
             old_log_probs=log_probs,
             old_values=old_values,
             advantages=advantages,
             returns=returns,
             weights=weights,
-            clip_range=self.config.clip_range,
-            clip_values=self.config.clip_values,
+            clip_range=clip,
+            clip_values=config.clip_values,
         )
-
-    def _total(self, losses: Losses) -> Tensor:
-        config = self.config
-        loss = losses.policy + config.value_coef * losses.value
-        return loss - config.entropy_coef * losses.entropy if config.entropy_coef else loss
-
-    def _rate(self, progress: float) -> float:
-        rate = self.config.learning_rate
-        is_falling = self.config.learning_rate_schedule == "linear"
-        return rate * max(0.0, 1.0 - progress) if is_falling else rate
+        entropy, spread, mean = None, None, Mean(weights)
+        if config.entropy_coef or is_first:  # where it does not count, one of an epoch will do
+            entropy = mean(judged.entropy())
+        if config.entropy_coef:
+            spread = mean.part(torch.full_like(losses.push, -config.entropy_coef))
+        self._descent.begin()
+        self.agent.go_back(opinion, losses.push, spread, config.value_coef * losses.pull)
+        norm = self._descent.step(rate)
+        return Told(losses.policy, losses.value, entropy, losses.log_ratio, weights, norm)
 
     # --- to be kept -------------------------------------------------------------------------
 
@@ -198,21 +226,35 @@ def pieces(num_steps: int, num_envs: int, length: int) -> Iterator[tuple[Tensor,
         yield rows[whole], num_steps - whole
 
 
-def _mean_of(told: list[Losses], name: str) -> Tensor:
-    return torch.stack([getattr(one, name) for one in told]).mean()
+def _at(value: float, schedule: str, progress: float) -> float:
+    """What has become of it by now."""
+    return value * max(0.0, 1.0 - progress) if schedule == "linear" else value
 
 
-def _metrics(told: list[Losses], norms: list[Tensor], material: Material) -> dict[str, float]:
-    means = {name: float(_mean_of(told, name)) for name in Losses._fields}
-    _, _, advantages, returns, _ = material.numbers.unbind(-1)
+def _moved(told: list[Told], clip: float) -> tuple[float, float]:
+    """How far that has moved the policy, and how much of it was clipped."""
+    weights = [one.weights for one in told if one.weights is not None]
+    kl, clipped = distance(
+        torch.cat([one.log_ratio for one in told]), torch.cat(weights) if weights else None, clip
+    )
+    return float(kl), float(clipped)
+
+
+def _metrics(told: list[Told], clip: float, material: Material) -> dict[str, float]:
+    _, _, advantages, returns, _ = material.numbers
     spread, left = returns.var(), advantages.var()
     explained = float(1.0 - left / spread) if float(spread) > 0.0 else float("nan")
+    kl, clipped = _moved(told, clip)
     return {
-        "train/policy_loss": means["policy"],
-        "train/value_loss": means["value"],
-        "train/entropy": means["entropy"],
-        "train/approx_kl": means["approx_kl"],
-        "train/clip_fraction": means["clip_fraction"],
-        "train/gradient_norm": float(torch.stack(norms).mean()),
+        "train/policy_loss": _mean(one.policy for one in told),
+        "train/value_loss": _mean(one.value for one in told),
+        "train/entropy": _mean(one.entropy for one in told if one.entropy is not None),
+        "train/approx_kl": kl,
+        "train/clip_fraction": clipped,
+        "train/gradient_norm": _mean(one.norm for one in told),
         "train/explained_variance": explained,
     }
+
+
+def _mean(each: Iterable[Tensor]) -> float:
+    return float(torch.stack(list(each)).mean())

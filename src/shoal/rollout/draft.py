@@ -1,0 +1,105 @@
+"""Draft: a rollout in the making, written step by step into the arrays that it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from shoal.layout import Array
+from shoal.rollout.actor import Decision
+from shoal.rollout.returns import next_values_of
+from shoal.rollout.rollout import Rollout
+
+Room = Callable[[tuple[int, ...], np.dtype[Any]], Array]
+
+
+class Draft:
+    """`rows` are those of the environments that something is written down about.
+
+    `room` makes the arrays that observations are written into.
+    """
+
+    def __init__(self, horizon: int, num_envs: int, room: Room = np.empty) -> None:
+        self._shape, self._room = (shape := (horizon, num_envs)), room
+        self.stepping_s = 0.0
+        self.rewards, self.values, self.log_probs = (np.empty(shape, np.float32) for _ in range(3))
+        self.terminations, self.truncations, self.starts = (
+            np.empty(shape, np.bool_) for _ in range(3)
+        )
+        self.valid, self.final_values = np.ones(shape, np.bool_), np.zeros(shape, np.float32)
+        self.observations: tuple[Array, ...] = ()
+        self.actions: Array | None = None
+        self.states: Array | None = None
+        self.masks: Array | None = None
+
+    def _pages(self, first: Array, room: Room = np.empty) -> Array:
+        return room((*self._shape, *first.shape[1:]), first.dtype)
+
+    def see(self, t: int, rows: slice, observations: list[Array]) -> tuple[Array, ...]:
+        """Write down what is seen; where that lies now."""
+        if not self.observations:
+            self.observations = tuple(self._pages(leaf, self._room) for leaf in observations)
+        for page, leaf in zip(self.observations, observations, strict=True):
+            page[t, rows] = leaf
+        return tuple(page[t, rows] for page in self.observations)
+
+    def decide(
+        self,
+        t: int,
+        rows: slice,
+        decision: Decision,
+        state: Array | None,
+        masks: Array | None,
+        starts: Array,
+    ) -> None:
+        """Write down what is done about it, and what the policy remembers."""
+        if self.actions is None:
+            self.actions = self._pages(decision.actions)
+            self.states = None if state is None else self._pages(state)
+        self.actions[t, rows] = decision.actions
+        self.log_probs[t, rows], self.values[t, rows] = decision.log_probs, decision.values
+        self.starts[t, rows] = starts
+        if self.states is not None:
+            self.states[t, rows] = state
+        if masks is not None and self.masks is None:  # all was possible until now
+            self.masks = np.ones((*self._shape, *masks.shape[1:]), np.bool_)
+        if self.masks is not None:
+            self.masks[t, rows] = True if masks is None else masks
+
+    def take(
+        self, t: int, rows: slice, rewards: Array, terminations: Array, truncations: Array
+    ) -> None:
+        """Write down what that came to."""
+        self.rewards[t, rows] = rewards
+        self.terminations[t, rows], self.truncations[t, rows] = terminations, truncations
+
+    def finished(
+        self,
+        last_values: Array,
+        step: int,
+        version: int,
+        progress: float,
+        facts: Mapping[str, float],
+    ) -> Rollout:
+        ended = self.terminations | self.truncations
+        assert self.actions is not None
+        return Rollout(
+            observations=self.observations,
+            actions=self.actions,
+            action_masks=self.masks,
+            log_probs=self.log_probs,
+            values=self.values,
+            next_values=next_values_of(self.values, last_values, self.final_values, ended),
+            states=self.states,
+            starts=self.starts,
+            rewards=self.rewards,
+            terminations=self.terminations,
+            truncations=self.truncations,
+            valid=self.valid,
+            step=step,
+            version=version,
+            progress=progress,
+            facts=facts,
+        )
