@@ -23,7 +23,7 @@ class Descent:
         self.weights = torch.cat([one.detach().reshape(-1) for one in self._parameters])
         self.gradient = torch.zeros_like(self.weights)
         self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
-        self.num_steps = torch.zeros(())
+        self.num_steps = torch.zeros((), device=self.weights.device)
         at = 0
         for one in self._parameters:
             part = slice(at, at := at + one.numel())
