@@ -119,7 +119,11 @@ class Agent(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         seen = self.observation([self._tensor(one) for one in observations])
         if state is None:
-            parameters, values = self.network(seen)
+            network = self.network
+            if type(network) is ActorCritic and network.is_plain:
+                for_actions, for_values = network.trace(seen)
+                return for_actions[-1], for_values[-1][:, 0], None
+            parameters, values = network(seen)
             return parameters, values, None
         parameters, values, remembered = self.network(seen, self._tensor(state))
         return parameters, values, remembered
