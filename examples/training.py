@@ -1,10 +1,12 @@
-"""Training from Python: a short run, a network and a callback of one's own, and going on."""
+"""Training from Python: a short run, one's own network and callback, going on, turn by turn."""
 
 import tempfile
 
+import gymnasium
 from torch import nn
 
 import shoal
+from shoal.compat import ParallelEnv, PPOTrainer
 
 folder = tempfile.TemporaryDirectory()
 short = {"run_dir": folder.name, "shows": False, "calibrate": False, "n_steps": 64, "n_epochs": 4}
@@ -58,6 +60,19 @@ own = shoal.train(
 further = shoal.train("ppo", resume_from=run.folder, total_steps=8192, shows=False)
 # --8<-- [end:resume]
 
+# --8<-- [start:compat]
+envs = ParallelEnv([lambda: gymnasium.make("CartPole-v1")] * 4, start_method="forkserver")
+observations, infos = envs.reset(seed=7)  # environment i has seed 7 + i
+envs.close()
+
+with PPOTrainer("CartPole-v1", n_envs=4, learning_rate=1e-3, seed=7) as trainer:
+    while trainer.train_episode_vectorized()["steps"] < 2048:  # one rollout, one update
+        pass
+    told = trainer.train_episode()  # as many updates as it takes until an episode has ended
+    trainer.save(f"{folder.name}/mine.safetensors")
+# --8<-- [end:compat]
+
+assert told["n_completed_episodes"] >= 1
 assert action in (0, 1)
 assert len(found.returns) == 5
 print(

@@ -68,6 +68,7 @@ def test_public_names_are_those_of_the_design_and_no_others() -> None:
         "algos",
         "monitor",
         "training",
+        "compat",
     }
 
 

@@ -117,6 +117,11 @@ FAULTS = {
         "a rebuilt environment after `set_attr`; after `set_next_reset`",
         "attributes applied again, the pending reset kept",
     ),
+    "F20": Fault(
+        "a trainer SIGKILLed at 20 random moments",
+        "20 of 20 resume from a loadable checkpoint; weights bit-identical to those of an "
+        "undisturbed run; no process left",
+    ),
 }
 
 

@@ -21,7 +21,8 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 
 from shoal.errors import ConfigError  # noqa: E402
-from shoal.training import atomic, checkpoint  # noqa: E402
+from shoal.monitor import whole  # noqa: E402
+from shoal.training import checkpoint  # noqa: E402
 from shoal.training.checkpoint import (  # noqa: E402
     Checkpoint,
     newest,
@@ -301,7 +302,7 @@ def test_it_is_private_while_it_is_written(path: Path) -> None:
         seen.append((beside.name, beside.stat().st_mode & 0o777))
         yield b"content"
 
-    atomic.write(path, pieces())
+    whole.write(path, pieces())
     ((name, mode),) = seen
     assert mode == 0o600
     assert name != path.name
@@ -383,7 +384,7 @@ def test_an_interruption_leaves_the_old_file_and_nothing_else(path: Path) -> Non
 
     write(path, sample(1))
     with pytest.raises(KeyboardInterrupt):
-        atomic.write(path, pieces())
+        whole.write(path, pieces())
     assert names(path.parent) == [path.name]
     assert_same(read(path), sample(1))
 
@@ -438,7 +439,7 @@ def test_sweeping_spares_what_is_being_written(path: Path) -> None:
         assert sweep(path.parent) == []
         yield b"whole"
 
-    atomic.write(path, pieces())
+    whole.write(path, pieces())
     assert path.read_bytes() == b"halfwhole"
 
 
@@ -483,7 +484,7 @@ def test_writers_and_sweepers_do_not_disturb_each_other(path: Path) -> None:
     sweeper.start()
     try:
         for k in range(200):
-            atomic.write(path, [b"%d" % k])
+            whole.write(path, [b"%d" % k])
     finally:
         over.set()
         sweeper.join()

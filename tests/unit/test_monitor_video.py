@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -361,3 +362,33 @@ def test_environment_0_is_filmed_in_its_worker(tmp_path: Path) -> None:
     found = film(tmp_path / "step-000000000.mp4")
     assert found.size == (600, 400)
     assert 5 < len(found.frames) < 60
+
+
+SILENT = """
+import os, sys
+from functools import partial
+import gymnasium
+from shoal.monitor import record_first
+
+before = dict(os.environ)
+env = record_first(partial(gymnasium.make, "CartPole-v1"), sys.argv[1], 1)()
+env.reset(seed=0)
+while not any(env.step(0)[2:4]):
+    pass
+env.close()
+print(dict(os.environ) == before)
+"""
+
+
+def test_filming_without_a_display_says_nothing_and_leaves_the_environment_alone(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("pygame")
+    about_screens = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER")
+    bare = {name: value for name, value in os.environ.items() if name not in about_screens}
+    bare |= {"PYTHONPATH": str(Path(shoal.__file__).parents[1]), "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT, str(tmp_path)], env=bare, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
+    assert names(tmp_path) == ["step-000000000.mp4"]

@@ -291,3 +291,9 @@ def test_a_signal_leaves_a_checkpoint_to_go_on_from(
     more = kept.about["step"] + 128
     done = shoal.train("ppo", resume_from=folder, total_steps=more, shows=False)
     assert done.summary["steps"] == more
+
+
+def test_a_run_in_two_halves_is_compared_with_one_environment(tmp_path: Path) -> None:
+    done = run(tmp_path, total_steps=256, n_envs=2, overlap=True, calibrate=True)
+    assert done.summary["one_env_steps_per_s"] > 0.0
+    assert done.summary["steps"] >= 256

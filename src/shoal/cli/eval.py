@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from shoal.extras import needs
+
 SUMMARY = "evaluate the agent of a run, or of a checkpoint"
 
 
@@ -19,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from shoal.training.api import evaluate
+    with needs("torch"):
+        from shoal.training.api import evaluate
 
     found = evaluate(
         given.run,

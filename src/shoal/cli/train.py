@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
+
+from shoal.extras import needs
 
 SUMMARY = "train an agent, and leave a folder with its checkpoints, curves and a video"
 
@@ -19,15 +22,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from shoal.training.api import base_of, train
-    from shoal.training.settings import parse
+    try:
+        return _train(given.algorithm, given.arguments)
+    except KeyboardInterrupt:
+        print("shoal train: stopped at once. What was saved before is whole.", file=sys.stderr)
+        return 128 + signal.SIGINT
+
+
+def _train(algorithm: str, arguments: list[str]) -> int:
+    with needs("torch"):
+        from shoal.training.api import train
+        from shoal.training.request import base_of
+        from shoal.training.settings import parse
 
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--resume-from", "--resume_from")
-    base = base_of(given.algorithm, first.parse_known_args(given.arguments)[0].resume_from)
-    prog = f"shoal train {given.algorithm}"
-    config = parse(type(base), given.arguments, prog, base.__doc__ or "", base)
-    stopped_by = train(config, shows=True).summary["stopped_by"]
-    if stopped_by in ("SIGINT", "SIGTERM"):
-        return 128 + signal.Signals[stopped_by]  # what the shell is used to
-    return 0
+    base = base_of(algorithm, first.parse_known_args(arguments)[0].resume_from)
+    prog = f"shoal train {algorithm}"
+    config = parse(type(base), arguments, prog, base.__doc__ or "", base)
+    summary = train(config, shows=True).summary
+    if summary["stopped_by"] in ("SIGINT", "SIGTERM"):
+        return 128 + signal.Signals[summary["stopped_by"]]  # what the shell is used to
+    return 0 if summary["is_saved"] else 1

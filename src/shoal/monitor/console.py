@@ -33,6 +33,12 @@ DRAW_EVERY_S = 0.1
 _GONE = (OSError, ValueError, SystemExit)
 
 
+def is_seen() -> bool:
+    """Whether somebody looks on: at a terminal, or in a notebook."""
+    screen = rich.console.Console()
+    return screen.is_jupyter or screen.file.isatty()
+
+
 class Console:
     """A sink for people; says what is about to happen as soon as it is made.
 

@@ -6,6 +6,7 @@ here knows.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.extras import needs
-from shoal.monitor import jsonl
+from shoal.monitor import jsonl, whole
 from shoal.monitor.jsonl import Row
 from shoal.monitor.metrics import METRICS, describe
-from shoal.monitor.whole import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,9 +87,10 @@ def draw(jsonl_path: str | Path, png_path: str | Path, title: str | None = None)
     source, target = Path(jsonl_path), Path(png_path)
     table = collect(jsonl.rows(source) if source.exists() else ())
     figure = _figure(table, source.absolute().parent.name if title is None else title)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=DOTS_PER_INCH, format="png")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with whole(target) as part:
-        figure.savefig(part, dpi=DOTS_PER_INCH)
+    whole.write(target, [picture.getbuffer()])
 
 
 def collect(rows: Iterable[Row]) -> Table:

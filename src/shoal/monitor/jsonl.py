@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import ConfigError, shown
+from shoal.monitor import whole
 from shoal.monitor.sink import Metrics
-from shoal.monitor.whole import whole
 
 Row = dict[str, float]
 """Metrics by name, and "step"; null has become NaN."""
@@ -73,10 +73,7 @@ def truncate_after(path: str | Path, step: int) -> None:
     path = Path(path)
     if not path.exists():
         return
-    with whole(path) as part, open(part, "wb") as file:
-        file.writelines(line for line, row in _pairs(path) if row["step"] <= step)
-        file.flush()
-        os.fsync(file.fileno())
+    whole.write(path, (line for line, row in _pairs(path) if row["step"] <= step))
 
 
 def _encode(step: int, metrics: Metrics) -> bytes:

@@ -10,8 +10,9 @@ import importlib.util
 import inspect
 import logging
 import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,8 @@ class Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _begin(self) -> None:
         self._film = Film(self._folder / f"step-{self._steps:09d}.mp4", self._fps)
-        self._shoot()
+        with _without_devices():
+            self._shoot()
 
     def _shoot(self) -> None:
         if self._film is not None and self._film.num_frames < MAX_FRAMES:
@@ -240,6 +242,26 @@ class Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
                     self._every_steps,
                 )
             self._has_warned = True
+
+
+@contextmanager
+def _without_devices() -> Iterator[None]:
+    """While SDL, which many environments draw with, opens neither display nor sound.
+
+    It does so with the first frame, and where there is none complains on the screen. Where there is
+    one, or somebody has said what SDL is to use, nothing changes.
+    """
+    names = ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER")
+    said = ("DISPLAY", "WAYLAND_DISPLAY", *names)
+    if not sys.platform.startswith("linux") or any(name in os.environ for name in said):
+        yield
+        return
+    os.environ.update(dict.fromkeys(names, "dummy"))
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
 
 
 def _latest_step(folder: Path) -> int | None:

@@ -37,7 +37,7 @@ def one_env_steps_per_s(
     """Steps per second of the same training with a single environment, in this process."""
     alone = replace(
         config,
-        envs=replace(config.envs, n_envs=1, backend="serial", num_workers=None),
+        envs=replace(config.envs, n_envs=1, backend="serial", num_workers=None, overlap=False),
         goal=GoalConfig(),
     )
     watch = Stopwatch(seconds)

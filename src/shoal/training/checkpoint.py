@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from shoal.errors import ConfigError, shown
 from shoal.extras import need
-from shoal.training import atomic
-from shoal.training.atomic import sweep
+from shoal.monitor import whole
+from shoal.monitor.whole import sweep
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +56,7 @@ _MIGRATIONS: dict[int, Callable[[Checkpoint], Checkpoint]] = {}
 
 def write(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """OSError if it cannot be written; then the file that was there, if any, is as it was."""
-    atomic.write(Path(path), _encode(checkpoint))
+    whole.write(Path(path), _encode(checkpoint))
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:
@@ -87,7 +87,10 @@ def newest(folder: str | os.PathLike[str]) -> tuple[Path, Checkpoint]:
             return path, read(path)
         except ConfigError as problem:
             log.warning("passed over a checkpoint: %s", problem)
-    raise ConfigError(f"there is no readable checkpoint in {folder}. Start without one.")
+    raise ConfigError(
+        f"there is no readable checkpoint in {folder}. Name the folder or the file that holds one, "
+        "or start without."
+    )
 
 
 def _ranked(folder: Path) -> Iterator[tuple[int, int, Path]]:

@@ -6,8 +6,8 @@ whether and when a run is evaluated does not change what it learns.
 
 from __future__ import annotations
 
+import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from shoal.algos.agent import Agent
+from shoal.errors import ConfigError
 from shoal.layout import Array
 from shoal.monitor.video import record_first
 from shoal.rollout.collector import mask_in
@@ -85,6 +86,8 @@ def evaluate(
     deterministic: bool = True,
 ) -> Evaluation:
     """Play some episodes, each with a seed of its own: the same ones whenever it is called."""
+    if num_episodes < 1:
+        raise ConfigError(f"episodes must be at least 1, got {num_episodes}.")
     env = make_env()
     try:
         player = Player(agent, deterministic=deterministic, seed=seed)
@@ -97,14 +100,18 @@ def evaluate(
 
 def film(agent: Agent, make_env: Callable[[], Any], path: Path, *, seed: int) -> None:
     """Film one episode; nothing is left where the environment cannot be seen."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    folder = path.with_name(f".{path.stem}.unfinished")
+    shutil.rmtree(folder, ignore_errors=True)  # a run that was killed may have left one
+    try:
         env = record_first(make_env, folder, every_steps=sys.maxsize)()
         try:
             play(env, Player(agent), evaluation_seed(seed, 0))
         finally:
             env.close()
-        for found in Path(folder).glob("*.mp4"):
+        for found in folder.glob("*.mp4"):
             found.replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def play(env: Any, player: Player, seed: int) -> tuple[float, int]:

@@ -13,16 +13,22 @@ runs/ppo-CartPole-v1-2026-01-31-120000/
 from __future__ import annotations
 
 import contextlib
-import itertools
+import errno
 import os
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.errors import ConfigError
+from shoal.monitor import whole
 
 SUFFIX = ".safetensors"
+
+RUN_DIR = "Say where it can with --run-dir."
+CHECKPOINT_DIR = "Say where they can with --checkpoint-dir."
+OWN = "Go on from one of its checkpoints: that begins a folder of its own, where --run-dir says."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,47 +40,43 @@ class Folder:
 
     @classmethod
     def create(cls, parent: Path, name: str, checkpoints: Path | None = None) -> Folder:
-        """A new one, with a name that no other has."""
-        stem = f"{_plain(name)}-{time.strftime('%Y-%m-%d-%H%M%S')}"
-        for suffix in itertools.chain([""], (f"-{k}" for k in itertools.count(2))):
-            root = parent / (stem + suffix)
-            try:
-                root.mkdir(parents=True)
-            except FileExistsError:
-                if not root.is_dir():
-                    raise ConfigError(
-                        f"{parent} is no folder: runs cannot be kept there."
-                    ) from None
-                continue
-            except OSError as problem:
-                raise ConfigError(
-                    f"the run's folder {root} cannot be made: {problem.strerror}. "
-                    "Say where it can with --run-dir."
-                ) from problem
-            break
-        return cls.at(root, checkpoints)
+        """A new one, with a name that no other has; ConfigError where nothing can be written."""
+        with _writing("the run", parent, RUN_DIR):
+            root = _new(parent, f"{_plain(name)}-{time.strftime('%Y-%m-%d-%H%M%S')}")
+        folder = cls(root, checkpoints or root / "checkpoints")
+        try:
+            folder.prepare()
+        except ConfigError:
+            folder.discard()
+            raise
+        return folder
 
     @classmethod
     def at(cls, root: Path, checkpoints: Path | None = None) -> Folder:
         """One that is there; ConfigError where nothing can be written."""
         folder = cls(root, checkpoints or root / "checkpoints")
-        try:
-            folder.checkpoints.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise ConfigError(
-                f"checkpoints cannot be written to {folder.checkpoints}: {problem.strerror}. "
-                "Say where they can with --checkpoint-dir."
-            ) from problem
-        if not os.access(folder.checkpoints, os.W_OK):
-            raise ConfigError(
-                f"checkpoints cannot be written to {folder.checkpoints}: it is read-only. "
-                "Say where they can with --checkpoint-dir."
-            )
+        folder.prepare()
         return folder
+
+    def prepare(self) -> None:
+        """See that all can be written, and remove what a killed run has left unfinished."""
+        with _writing("the run", self.root, OWN):
+            _check(self.root)
+        with _writing("checkpoints", self.checkpoints, CHECKPOINT_DIR):
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            _check(self.checkpoints)
+        for folder in (self.root, self.checkpoints):
+            whole.sweep(folder)
+
+    def write_config(self, text: str) -> None:
+        """ConfigError where there is no room even for that."""
+        with _writing("the configuration", self.config, RUN_DIR):
+            whole.write(self.config, [text.encode()])
 
     def discard(self) -> None:
         """Take it away again, where nothing has been written."""
-        for folder in (self.checkpoints, self.root):
+        own = [self.checkpoints] if self.checkpoints.is_relative_to(self.root) else []
+        for folder in (*own, self.root):
             with contextlib.suppress(OSError):  # not empty: somebody needs it
                 folder.rmdir()
 
@@ -107,6 +109,35 @@ class Folder:
         return self.checkpoints / (name + SUFFIX)
 
 
+def _new(parent: Path, stem: str) -> Path:
+    root, number = parent / stem, 1
+    while True:
+        try:
+            root.mkdir(parents=True)
+            return root
+        except FileExistsError:
+            if not parent.is_dir():
+                raise
+        number += 1
+        root = parent / f"{stem}-{number}"
+
+
 def _plain(name: str) -> str:
     """Letters that every file system takes."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "run"
+
+
+@contextlib.contextmanager
+def _writing(what: str, place: Path, advice: str) -> Iterator[None]:
+    """What the system refuses is told as the user's to mend."""
+    try:
+        yield
+    except OSError as problem:
+        raise ConfigError(
+            f"{what} cannot be written to {place}: {problem.strerror}. {advice}"
+        ) from problem
+
+
+def _check(folder: Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "it is read-only")

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from shoal.algos.agent import Agent
+from shoal.errors import ConfigError
 from shoal.monitor import (
     Console,
     JsonLines,
@@ -24,6 +26,7 @@ from shoal.monitor import (
     Undertaking,
     WeightsAndBiases,
     draw,
+    whole,
 )
 from shoal.monitor.jsonl import truncate_after
 from shoal.rollout.collector import Collector
@@ -36,6 +39,8 @@ from shoal.training.loop import Callback, Learner, Progress, learn
 from shoal.training.watch import Evaluate, Every, Save, Signals
 
 log = logging.getLogger("shoal")
+
+BEST, FINAL = "best_model", "final_model"
 
 
 class Training(Protocol):
@@ -83,28 +88,36 @@ class Conduct:
         self._begun = time.perf_counter()
 
     def run(self, callbacks: Sequence[Callback], shows: bool) -> Run:
-        """All of it. After Ctrl-C the update under way is finished, and the summary says so."""
+        """All of it. After Ctrl-C the update under way is finished, and the summary says so.
+
+        A second Ctrl-C, or one while the run is brought to its end, is KeyboardInterrupt at once;
+        what was written before is whole.
+        """
         with ExitStack() as until_done:
             console = Console(self._undertaking) if shows else None
             sinks = [until_done.enter_context(closing(one)) for one in self._sinks(console)]
             progress = Progress(sinks)
-            signals = Signals(log.warning)
+            progress.step = self._undertaking.first_step
             watch = self._evaluating()
-            every = Every(self._output.save_every, self._training.source.episodes.num_ended)
-            with signals.heeded():
-                learn(
-                    self._training.source,
-                    self._training.learner,
-                    progress,
-                    [watch, Save(every, self._save), *callbacks, signals],
-                )
-            self._save("final_model")
-            return self._finish(progress, watch, console)
+            self._learn(progress, [watch, self._saving(), *callbacks])
+            is_saved = self._save(FINAL)
+            return self._finish(progress, watch, console, is_saved)
+
+    def _learn(self, progress: Progress, callbacks: Sequence[Callback]) -> None:
+        signals = Signals(log.warning)
+        with signals.heeded():
+            learn(self._training.source, self._training.learner, progress, [*callbacks, signals])
+        if not progress.num_updates:
+            log.warning(
+                "nothing was left to learn: at step %d the goal was reached already. Set one that "
+                "is further away with --total-steps or --num-episodes.",
+                progress.step,
+            )
 
     def _sinks(self, console: Console | None) -> list[Sink]:
         output, root, begun = self._output, self._folder.root, self._undertaking.first_step
         if begun:
-            truncate_after(self._folder.metrics, begun)
+            _forget_after(self._folder.metrics, begun)
         sinks: list[Sink] = [JsonLines(self._folder.metrics)]
         if output.tensorboard:
             sinks.append(TensorBoard(root, begun or None))
@@ -113,20 +126,32 @@ class Conduct:
         steadfast: list[Sink] = [Steadfast(one) for one in sinks]
         return [*steadfast, console] if console is not None else steadfast
 
-    def _save(self, name: str) -> None:
-        save.try_to_write(self._folder.checkpoint(name), self._training.checkpoint())
+    def _save(self, name: str, **about: Any) -> bool:
+        made = self._training.checkpoint()
+        noted = Checkpoint(made.tensors, {**made.about, **about})
+        return save.try_to_write(self._folder.checkpoint(name), noted)
+
+    def _saving(self) -> Save:
+        return Save(self._every(self._output.save_every), self._save)
 
     def _evaluating(self) -> Evaluate:
-        count = self._output.eval_episodes
+        count, is_resumed = self._output.eval_episodes, self._undertaking.first_step > 0
+        best = self._folder.checkpoint(BEST)
         return Evaluate(
-            Every(self._output.eval_every, self._training.source.episodes.num_ended),
+            self._every(self._output.eval_every),
             lambda: self._training.evaluate(count),
-            lambda: self._save("best_model"),
+            lambda found: self._save(BEST, **{save.EVALUATION: found.metrics()}),
+            save.score_of(best) if is_resumed else -math.inf,
         )
 
-    def _finish(self, progress: Progress, watch: Evaluate, console: Console | None) -> Run:
+    def _every(self, interval: int) -> Every:
+        return Every(interval, self._undertaking.first_episode)
+
+    def _finish(
+        self, progress: Progress, watch: Evaluate, console: Console | None, is_saved: bool
+    ) -> Run:
         evaluation = watch.now(progress)
-        summary = self._summary(progress, evaluation)
+        summary = {**self._summary(progress, evaluation), "is_saved": is_saved}
         self._leave(summary)
         self._film()
         if console is not None:
@@ -157,11 +182,16 @@ class Conduct:
 
     def _leave(self, summary: Mapping[str, Any]) -> None:
         """Write what tells of the run; a disk that is full does not take the result away."""
+        text = json.dumps(summary, indent=2) + "\n"
+        self._attempt("summary", lambda: whole.write(self._folder.summary, [text.encode()]))
+        self._attempt("curves", lambda: draw(self._folder.metrics, self._folder.curves))
+
+    def _attempt(self, what: str, work: Callable[[], None]) -> None:
         try:
-            self._folder.summary.write_text(json.dumps(summary, indent=2) + "\n")
-            draw(self._folder.metrics, self._folder.curves)
-        except OSError as problem:
-            log.warning("the summary could not be written to %s: %s", self._folder.root, problem)
+            work()
+        except (OSError, ConfigError) as problem:
+            cause = getattr(problem, "strerror", None) or problem
+            log.warning("no %s in %s: %s", what, self._folder.root, cause)
 
     def _film(self) -> None:
         """The final policy, if that can be shown."""
@@ -175,13 +205,25 @@ class Conduct:
         folder = self._folder
         paths = {
             "folder": folder.root,
-            "best model": folder.checkpoint("best_model"),
-            "final model": folder.checkpoint("final_model"),
+            "best model": folder.checkpoint(BEST),
+            "final model": folder.checkpoint(FINAL),
             "curves": folder.curves,
             "video": folder.film("final"),
             "summary": folder.summary,
         }
         return {name: path for name, path in paths.items() if path.exists()}
+
+
+def _forget_after(metrics: Path, step: int) -> None:
+    """Rows that a resumed run will write again go; ConfigError where they cannot."""
+    try:
+        truncate_after(metrics, step)
+    except OSError as problem:
+        raise ConfigError(
+            f"what was written after step {step} cannot be taken out of {metrics}: "
+            f"{problem.strerror}. Make room, or go on from one of its checkpoints: that begins a "
+            "folder of its own, where --run-dir says."
+        ) from problem
 
 
 def _speedup(summary: Mapping[str, Any]) -> dict[str, str]:
@@ -208,6 +250,8 @@ def _in_words(summary: Mapping[str, Any]) -> dict[str, str]:
     }
     if summary["restarts"] or summary["replays"]:
         words["lost workers"] = f"{summary['replays']} replayed, {summary['restarts']} restarted"
+    if not summary["is_saved"]:
+        words["not saved"] = "the final model could not be written"
     if summary["stopped_by"]:
         words["stopped by"] = str(summary["stopped_by"])
     return words

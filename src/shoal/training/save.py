@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,17 @@ from gymnasium import spaces
 from torch import Tensor
 
 from shoal.algos.agent import Agent
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, ShoalError, shown
 from shoal.layout import Array
 from shoal.training.checkpoint import Checkpoint, newest, read, write
-from shoal.training.spaces import describe
+from shoal.training.spaces import describe, space_of
 
 log = logging.getLogger("shoal")
+
+TOLD = ("algorithm", "step", "env", "observation_space", "action_space", "config", "kept")
+"""What the checkpoint of a training run says about itself."""
+EVALUATION = "evaluation"
+"""... and that of the best one says, how good it was."""
 
 
 class Keeps(Protocol):
@@ -50,11 +56,21 @@ class Kept:
 
     def put(self, checkpoint: Checkpoint) -> list[int]:
         """Go on from there; environments whose running episodes were lost."""
-        kept = checkpoint.about["kept"]
         load_weights(self.agent, checkpoint)
+        try:
+            return self._put(checkpoint.about["kept"], checkpoint.tensors)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as problem:
+            if isinstance(problem, ShoalError):
+                raise
+            raise ConfigError(
+                f"the checkpoint does not hold what this run needs ({type(problem).__name__}: "
+                f"{problem}). Go on with the settings that it was made with."
+            ) from problem
+
+    def _put(self, kept: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[int]:
         self.agent.version = kept["version"]
-        self.learner.put_state(_part("learner", checkpoint.tensors), kept["learner"])
-        arrays = {name: one.numpy() for name, one in _part("source", checkpoint.tensors).items()}
+        self.learner.put_state(_part("learner", tensors), kept["learner"])
+        arrays = {name: one.numpy() for name, one in _part("source", tensors).items()}
         lost: list[int] = self.source.put_state(arrays, kept["source"])
         return lost
 
@@ -84,7 +100,8 @@ def check_spaces(
         if about[f"{name}_space"] != describe(space):
             raise ConfigError(
                 f"the checkpoint is one of another environment ({about['env']}): its {name} space "
-                f"is {about[f'{name}_space']}, this one's is {describe(space)}."
+                f"is {shown(space_of(about[f'{name}_space']))}, this one's is {shown(space)}. Name "
+                "the environment that it was made with, or start without it."
             )
 
 
@@ -92,8 +109,27 @@ def find(path: Path) -> tuple[Path, Checkpoint]:
     """The checkpoint that is meant by a file, a run's folder or a folder of checkpoints."""
     if path.is_dir():
         inner = path / "checkpoints"
-        return newest(inner if inner.is_dir() else path)
-    return path, read(path)
+        found, checkpoint = newest(inner if inner.is_dir() else path)
+    else:
+        found, checkpoint = path, read(path)
+    missing = [name for name in TOLD if name not in checkpoint.about]
+    if missing:
+        raise ConfigError(
+            f"{found} is no checkpoint of a training run: it does not say {', '.join(missing)}. "
+            "Use another one, or start without it."
+        )
+    return found, checkpoint
+
+
+def score_of(path: Path) -> float:
+    """How well the agent of a best model did when it was kept; -inf where nobody knows."""
+    if not path.exists():
+        return -math.inf
+    try:
+        return float(read(path).about[EVALUATION]["eval/return_mean"])
+    except (ConfigError, KeyError, TypeError, ValueError) as problem:
+        log.warning("%s does not say how good it is, and will be replaced: %s", path, problem)
+        return -math.inf
 
 
 def try_to_write(path: Path, checkpoint: Checkpoint) -> bool:

@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, shown
 from shoal.layout import Array
 
 Described = dict[str, Any]
 
 
-def describe(space: spaces.Space[Any]) -> Described:
+def describe(space: spaces.Space[Any], part: str = "") -> Described:
     """A space in words and numbers; ConfigError where no network could read it anyway."""
     if isinstance(space, spaces.Dict):
-        return {"kind": "Dict", "spaces": {key: describe(one) for key, one in space.items()}}
+        each = {key: describe(one, f"{part}[{key!r}]") for key, one in space.items()}
+        return {"kind": "Dict", "spaces": each}
     if isinstance(space, spaces.Tuple):
-        return {"kind": "Tuple", "spaces": [describe(one) for one in space]}
+        every = [describe(one, f"{part}[{k}]") for k, one in enumerate(space)]
+        return {"kind": "Tuple", "spaces": every}
     if isinstance(space, spaces.Box):
         shape, dtype = list(space.shape), str(space.dtype)
         low, high = _numbers(space.low), _numbers(space.high)
@@ -33,8 +35,9 @@ def describe(space: spaces.Space[Any]) -> Described:
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "MultiBinary", "n": list(space.shape)}
     raise ConfigError(
-        f"the space {space} is not supported for training: Box, Discrete, MultiDiscrete, "
-        "MultiBinary, and Dict and Tuple of these are."
+        f"the space {shown(space)}{f' (part {part})' if part else ''} is not supported for "
+        "training: Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these are. "
+        "Wrap the environment so that it has one of them."
     )
 
 

@@ -6,39 +6,44 @@ Each is a callback of the loop, as users' own are.
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from shoal.training.evaluate import Evaluation
 from shoal.training.loop import Progress
 
 
 class Every:
-    """Tells when so many more episodes have ended."""
+    """Tells when another so many episodes have ended, whether or not a run was broken off."""
 
     def __init__(self, interval: int, num_episodes: int = 0) -> None:
         self._interval = interval
-        self._next = num_episodes + interval
+        self._told = self._count(num_episodes)
 
     def __call__(self, num_episodes: float) -> bool:
-        if not self._interval or num_episodes < self._next:
-            return False
-        self._next += self._interval * (1 + int((num_episodes - self._next) // self._interval))
-        return True
+        before, self._told = self._told, self._count(num_episodes)
+        return self._told > before
+
+    def _count(self, num_episodes: float) -> int:
+        return int(num_episodes // self._interval) if self._interval else 0
 
 
 class Evaluate:
-    """Evaluates now and then, and keeps the best."""
+    """Evaluates now and then, and keeps the best: `keep` says whether it could."""
 
     def __init__(
-        self, every: Every, evaluate: Callable[[], Evaluation], keep: Callable[[], None]
+        self,
+        every: Every,
+        evaluate: Callable[[], Evaluation],
+        keep: Callable[[Evaluation], bool],
+        best: float = -math.inf,
     ) -> None:
         self._every, self._evaluate, self._keep = every, evaluate, keep
-        self.best = -math.inf
-        self.latest: Evaluation | None = None
+        self.best = best
 
     def __call__(self, run: Progress) -> None:
         if self._every(run.metrics["run/episodes"]):
@@ -46,11 +51,10 @@ class Evaluate:
 
     def now(self, run: Progress) -> Evaluation:
         """Evaluate at once."""
-        self.latest = found = self._evaluate()
+        found = self._evaluate()
         run.write(found.metrics())
-        if found.mean > self.best:
+        if found.mean > self.best and self._keep(found):
             self.best = found.mean
-            self._keep()
         return found
 
 
@@ -66,7 +70,7 @@ class Save:
 
 
 class Signals:
-    """Ctrl-C and SIGTERM end a run after the update that is under way; a second Ctrl-C at once.
+    """Ctrl-C and SIGTERM end a run after the update that is under way; a second one at once.
 
     What was collected for half an update belongs to no checkpoint: one that is written in the
     middle could not be gone on from exactly.
@@ -91,10 +95,18 @@ class Signals:
 
     def _note(self, number: int, _: Any) -> None:
         if self.number is not None:
-            raise KeyboardInterrupt
+            _end_at_once(number)
         self.number = number
         self._tell("finishing this update, then saving; Ctrl-C again to stop at once")
 
     def __call__(self, run: Progress) -> None:
         if self.number is not None:
             run.stop(signal.Signals(self.number).name)
+
+
+def _end_at_once(number: int) -> NoReturn:
+    """As it would be if nobody had heeded the signal."""
+    if number != signal.SIGINT:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    raise KeyboardInterrupt

@@ -51,8 +51,10 @@ class Material(NamedTuple):
         _, _, advantages, _, weights = self.numbers
         whole = len(advantages) - len(advantages) % size
         for rows, shape in ((slice(whole), (-1, size)), (slice(whole, None), (1, -1))):
-            part, counts = advantages[rows].view(shape), weights[rows].view(shape)
-            part.copy_(normalized(part, None if self.is_whole else counts))
+            part, counts = advantages[rows], weights[rows].view(shape)
+            if len(part):
+                part = part.view(shape)
+                part.copy_(normalized(part, None if self.is_whole else counts))
 
 
 class Told(NamedTuple):

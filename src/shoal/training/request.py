@@ -1,0 +1,134 @@
+"""What was asked for, seen to before anything begins: settings, environment, checkpoint, folder.
+
+Whatever cannot be is a `ConfigError` here, and nothing is left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shoal.errors import ConfigError, suggest
+from shoal.training import save
+from shoal.training.checkpoint import Checkpoint
+from shoal.training.config import PPORun
+from shoal.training.envs import find_env
+from shoal.training.folder import Folder
+from shoal.training.settings import from_mapping, override
+from shoal.vector.source import Source
+
+ALGORITHMS = {"ppo": PPORun}
+
+
+def settle(
+    what: str | PPORun,
+    env: Source | None,
+    overrides: Mapping[str, Any],
+    *,
+    is_endless: bool = False,
+) -> PPORun:
+    """All settings of a run; unless it `is_endless` they have to say when it is over."""
+    base = base_of(what, overrides.get("resume_from")) if isinstance(what, str) else what
+    count = len(env) if isinstance(env, list | tuple) else None
+    given = overrides if count is None else {"n_envs": count, **overrides}
+    config = override(base, **_named(env), **given)
+    if count is not None and config.envs.n_envs != count:
+        raise ConfigError(
+            f"n_envs is {config.envs.n_envs}, but the list holds {count} factories, one for each "
+            "environment. Leave n_envs out."
+        )
+    has_goal = (config.goal.total_steps, config.goal.num_episodes) != (None, None)
+    if not has_goal and not is_endless:
+        raise ConfigError("when is it over? Give total_steps or num_episodes.")
+    _check_counts(config)
+    return config
+
+
+def base_of(algorithm: str, resume_from: str | Path | None) -> PPORun:
+    """What is not said is as in the run that is gone on with, or else the default."""
+    if algorithm not in ALGORITHMS:
+        raise ConfigError(f"there is no algorithm {algorithm!r}. {suggest(algorithm, ALGORITHMS)}")
+    if resume_from is None:
+        return ALGORITHMS[algorithm]()
+    path, checkpoint = save.find(Path(resume_from))
+    made_by = checkpoint.about["algorithm"]
+    if made_by != algorithm:
+        raise ConfigError(f"{path} is a checkpoint of {made_by!r}; {algorithm!r} cannot go on.")
+    return config_of(checkpoint, path)
+
+
+def config_of(checkpoint: Checkpoint, path: Path) -> PPORun:
+    """With what a checkpoint was made."""
+    return from_mapping(PPORun, checkpoint.about["config"], str(path))
+
+
+def source_of(env: Source | None, config: PPORun, checkpoint: Path | None = None) -> Source:
+    """The environment that is meant: one that can be made here."""
+    source = config.envs.env if env is None else env
+    try:
+        find_env(source, config.envs.env_kwargs)
+    except ConfigError as problem:
+        if env is not None or checkpoint is None:
+            raise
+        raise ConfigError(
+            f"{problem} {checkpoint} was made with this environment; if it came from Python, give "
+            "it here too (env=..., or --env module:factory)."
+        ) from problem
+    return source
+
+
+def checkpoint_of(config: PPORun) -> Checkpoint | None:
+    """Where the run goes on from; None for one that begins."""
+    if config.run.resume_from is None:
+        return None
+    path, checkpoint = save.find(config.run.resume_from)
+    before, now = config_of(checkpoint, path).envs.n_envs, config.envs.n_envs
+    if before != now:
+        raise ConfigError(
+            f"{path} is a checkpoint of {before} environments, and n_envs is {now}: a run goes on "
+            "with as many as it had. Leave n_envs out."
+        )
+    return checkpoint
+
+
+def folder_of(config: PPORun) -> Folder:
+    """A new one; a run that goes on from its folder goes on in it."""
+    output, before = config.output, config.run.resume_from
+    if before is not None and Folder(before, before).config.is_file():
+        return Folder.at(before, output.checkpoint_dir)
+    return Folder.create(output.run_dir, f"ppo-{config.envs.env}", output.checkpoint_dir)
+
+
+def in_folder(config: PPORun, folder: Folder) -> PPORun:
+    """The settings that a folder keeps: a run that goes on in its own repeats from its start."""
+    if config.run.resume_from != folder.root:
+        return config
+    return replace(config, run=replace(config.run, resume_from=None))
+
+
+def _named(env: Source | None) -> dict[str, str]:
+    """What a configuration can say of an environment."""
+    if env is None:
+        return {}
+    if isinstance(env, list | tuple) and env:
+        return _named(env[0])
+    return {"env": env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)}
+
+
+def _check_counts(config: PPORun) -> None:
+    goal, output, run = config.goal, config.output, config.run
+    for least, name, value in (
+        (1, "total_steps", goal.total_steps),
+        (1, "num_episodes", goal.num_episodes),
+        (1, "num_threads", run.num_threads),
+        (1, "eval_episodes", output.eval_episodes),
+        (1, "log_interval", output.log_interval),
+        (0, "save_every", output.save_every),
+        (0, "eval_every", output.eval_every),
+        (0, "video_every", output.video_every),
+        (0, "seed", run.seed),
+    ):
+        if value is not None and value < least:
+            raise ConfigError(f"{name} must be at least {least}, got {value}.")
