@@ -143,10 +143,14 @@ class PPO:
             yield from self._opinions_of_sequences(material, rollout)
             return
         size = self.config.batch_size
-        order = torch.randperm(len(material.actions), generator=self._random)
-        shuffled = self._scaled(material.at(order.to(self.agent.device)), size)
-        for batch in shuffled.split(size):
+        for batch in self._scaled(self._shuffled(material), size).split(size):
             yield batch, self.agent.judge(batch.leaves, batch.actions, batch.masks)
+
+    def _shuffled(self, material: Material) -> Material:
+        if len(material.actions) <= self.config.batch_size:  # one batch has no order
+            return material._replace(numbers=material.numbers.clone())
+        order = torch.randperm(len(material.actions), generator=self._random)
+        return material.at(order.to(self.agent.device))
 
     def _opinions_of_sequences(
         self, material: Material, rollout: Rollout
