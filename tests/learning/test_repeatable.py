@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -189,6 +190,76 @@ def test_what_the_learner_thinks_of_an_action_is_what_the_actor_thought() -> Non
                 found = opinion.judged.log_probs
                 torch.testing.assert_close(found, log_probs, atol=1e-6, rtol=1e-5)
                 torch.testing.assert_close(opinion.values, values, atol=1e-5, rtol=1e-5)
+
+
+class Sparse(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Says what is possible only at the start of an episode, as a list, and infos of all shapes."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        observation, info = self.env.reset(**kwargs)
+        return observation, {**info, "action_mask": [True, False]}
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        info["odd"] = np.zeros(int(abs(observation[0]) * 1e4) % 5)
+        return observation.astype(np.float64), reward, terminated, truncated, info
+
+
+def sparse() -> Any:
+    return Sparse(gymnasium.make("CartPole-v1"))
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_masks_of_some_and_infos_of_all_shapes_survive_in_turns(backend: Any) -> None:
+    envs = replace(IN_TURNS.envs, backend=backend, num_workers=2)
+    with Training(goal(replace(IN_TURNS, envs=envs)), sparse) as training:
+        rollout = training.source.collect()
+        assert rollout.action_masks is not None
+        assert (rollout.action_masks[rollout.starts] == [True, False]).all()
+        assert rollout.action_masks[~rollout.starts].all()
+        assert (rollout.actions[rollout.starts] == 0).all()
+        assert rollout.observations[0].dtype == np.float32
+        for group, masks in zip(training.source._groups, (None, np.eye(2) > 0), strict=True):
+            group.masks = masks
+        arrays, _ = training.source.state()
+        assert arrays["masks"].tolist() == [[True] * 2, [True, False], [True] * 2, [False, True]]
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_a_rollout_in_turns_that_is_broken_off_is_begun_anew(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs = replace(IN_TURNS.envs, backend=backend, num_workers=2)
+    with Training(goal(replace(IN_TURNS, envs=envs)), "CartPole-v1") as training:
+        act, calls = training.agent.act, []
+
+        def interrupted(*given: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 10:
+                raise KeyboardInterrupt
+            return act(*given)
+
+        monkeypatch.setattr(training.agent, "act", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            training.source.collect()
+        rollout = training.source.collect()
+        now = np.stack([one.observation[0] for one in training.envs.mementos()])
+        seen = np.empty_like(now)
+        for group in training.source._groups:
+            seen[group.rows] = group.observations[0]
+        assert np.array_equal(seen, now)
+        assert rollout.valid.all()
+
+
+def test_a_checkpoint_before_the_first_step_is_one_of_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    with Training(goal(SMALL), "CartPole-v1") as straight:
+        checkpoint.write(file, straight.checkpoint())
+        advance(straight, 2)
+    with Training(goal(SMALL), "CartPole-v1") as resumed:
+        resumed.resume(checkpoint.read(file))
+        advance(resumed, 2)
+        assert_same(weights(resumed), weights(straight))
 
 
 def test_steps_without_a_mask_are_recorded_as_free() -> None:

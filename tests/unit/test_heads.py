@@ -175,8 +175,13 @@ def transcribed(head: Any, parameters: Any, actions: Any, masks: Any) -> tuple[A
     """Log-probabilities and entropies, as formulas that autograd can follow."""
     if hasattr(head, "log_std"):
         normal = D.Independent(D.Normal(parameters, head.log_std.exp()), 1)
-        log_probs = normal.log_prob(actions)
-        return log_probs, -log_probs if isinstance(head, TanhGaussian) else normal.entropy()
+        if not isinstance(head, TanhGaussian):
+            return normal.log_prob(actions), normal.entropy()
+        std = head.log_std.exp()
+        noise = ((actions - parameters) / std).detach()
+        stretched = (1.0 - (parameters + noise * std).tanh().square()).log() + head._log_scale
+        fixed = (1.0 - actions.tanh().square()).log() + head._log_scale
+        return normal.log_prob(actions) - fixed.sum(-1), normal.entropy() + stretched.sum(-1)
     if not head.takes_masks:
         switches = D.Independent(D.Bernoulli(logits=parameters), 1)
         return switches.log_prob(actions.float()), switches.entropy()
@@ -186,3 +191,26 @@ def transcribed(head: Any, parameters: Any, actions: Any, masks: Any) -> tuple[A
     choices = actions.reshape(len(actions), -1).unbind(-1)
     log_probs = sum(one.log_prob(choice) for one, choice in zip(each, choices, strict=True))
     return log_probs, sum(one.entropy() for one in each)
+
+
+def test_the_entropy_of_squashed_actions_is_about_that_of_what_they_become() -> None:
+    head = head_of(spaces.Box(-2.0, 2.0, (1,)), squash=True)
+    means = torch.full((200_000, 1), 0.8)
+    with torch.no_grad():
+        actions, log_probs = drawn(head, means, None, seed=0)
+    judged = head.judge(means, actions, None)
+    assert float(judged.entropy().mean()) == pytest.approx(-float(log_probs.mean()), abs=0.01)
+    slope = judged.slope(torch.zeros(200_000), torch.full((200_000,), 1.0 / 200_000))
+    assert float(slope.sum()) == pytest.approx(-0.907, abs=0.01)  # by numerical integration
+
+
+def test_squashed_actions_never_leave_their_space() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        low = rng.normal(size=3).astype(np.float32)
+        space = spaces.Box(low, low + rng.uniform(0.0, 3.0, 3).astype(np.float32))
+        head = head_of(space, squash=True)
+        for one in head.to_env(np.array([[30.0] * 3, [-30.0] * 3], np.float32)):
+            assert space.contains(one)
+    flat = head_of(spaces.Box(np.float32([0.0, 1.0]), np.float32([0.0, 2.0])), squash=True)
+    assert flat.judge(torch.zeros(1, 2), torch.zeros(1, 2), None).log_probs.isfinite().all()

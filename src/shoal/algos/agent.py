@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from shoal.algos.heads import Head, Judged, head_of
 from shoal.algos.networks import ActorCritic, NetworkConfig, Traced, is_image
 from shoal.algos.normal import Normal
+from shoal.errors import ContractError
 from shoal.layout import Array, Layout, Leaf
 from shoal.rollout.actor import Decision
 
@@ -54,14 +55,23 @@ class Agent(nn.Module):
             self.network: nn.Module = ActorCritic(observation_space, self.head.size, config)
         else:
             self.network = make_network(observation_space, self.head.size)
+        self._is_own = make_network is None
         self.state_size = int(getattr(self.network, "state_size", 0))
         self.normals = nn.ModuleList(
             Normal(leaf.shape)
-            if config.normalize_observations and _is_plain(leaf)
+            if config.normalize_observations and _is_scalable(leaf)
             else nn.Identity()
             for leaf in self.layout.leaves
         )
         self._normalizes = config.normalize_observations
+        self.eval()  # what is drawn in a forward pass would be no part of the run's seed
+
+    @property
+    def _plain(self) -> ActorCritic | None:
+        """Our own network, if of plain layers; what others have made is not looked into."""
+        network = self.network
+        is_plain = self._is_own and type(network) is ActorCritic and network.is_plain
+        return network if is_plain else None  # type: ignore[return-value]
 
     # --- acting -----------------------------------------------------------------------------
 
@@ -119,21 +129,28 @@ class Agent(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         seen = self.observation([self._tensor(one) for one in observations])
         if state is None:
-            network = self.network
-            if type(network) is ActorCritic and network.is_plain:
-                for_actions, for_values = network.trace(seen)
+            plain = self._plain
+            if plain is not None:
+                for_actions, for_values = plain.trace(seen)
                 return for_actions[-1], for_values[-1][:, 0], None
-            parameters, values = network(seen)
+            parameters, values = self.network(seen)
             return parameters, values, None
         parameters, values, remembered = self.network(seen, self._tensor(state))
         return parameters, values, remembered
 
     def _tensor(self, array: Array) -> Tensor:
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
         return torch.from_numpy(array).to(self.device, non_blocking=True)
 
     def _masks(self, masks: Array | None) -> Tensor | None:
         if masks is None or not self.head.takes_masks:
             return None
+        if masks.shape[-1] != self.head.size:
+            raise ContractError(
+                f"action_mask has {masks.shape[-1]} entries; expected {self.head.size}, one for "
+                "each choice (those of a MultiDiscrete one after the other)."
+            )
         return self._tensor(masks)
 
     def _apply(self, *args: Any, **kwargs: Any) -> Agent:
@@ -151,12 +168,12 @@ class Agent(nn.Module):
         return self.layout.assemble(leaves)
 
     def judge(self, leaves: list[Tensor], actions: Tensor, masks: Tensor | None) -> Opinion:
-        network, seen, traced = self.network, self.observation(leaves), None
-        if type(network) is ActorCritic and network.is_plain:
-            traced = for_actions, for_values = network.trace(seen)
+        seen, plain, traced = self.observation(leaves), self._plain, None
+        if plain is not None:
+            traced = for_actions, for_values = plain.trace(seen)
             parameters, values = for_actions[-1], for_values[-1][:, 0]
         else:
-            parameters, values = network(seen)
+            parameters, values = self.network(seen)
         return Opinion(parameters, values, self.head.judge(parameters, actions, masks), traced)
 
     def go_back(self, opinion: Opinion, push: Tensor, spread: Tensor | None, pull: Tensor) -> None:
@@ -169,8 +186,9 @@ class Agent(nn.Module):
         if opinion.traced is None:
             torch.autograd.backward([opinion.parameters, opinion.values], [slope, pull])
             return
-        assert type(self.network) is ActorCritic
-        self.network.go_back(opinion.traced, slope, pull)
+        plain = self._plain
+        assert plain is not None
+        plain.go_back(opinion.traced, slope, pull)
 
     def judge_sequences(
         self,
@@ -205,10 +223,6 @@ class Agent(nn.Module):
                 normal.see(leaf)
 
 
-def _is_plain(leaf: Leaf) -> bool:
+def _is_scalable(leaf: Leaf) -> bool:
     """Numbers that a scale makes sense for."""
-    return (
-        isinstance(leaf.space, spaces.Box)
-        and np.issubdtype(leaf.dtype, np.floating)
-        and not is_image(leaf.space)
-    )
+    return isinstance(leaf.space, spaces.Box) and not is_image(leaf.space)

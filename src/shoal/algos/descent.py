@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
+from shoal.errors import ConfigError
+
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-5
 
 
@@ -20,6 +22,12 @@ class Descent:
 
     def __init__(self, parameters: Iterable[nn.Parameter], max_norm: float) -> None:
         self._parameters, self._max_norm = list(parameters), max_norm
+        kinds = {one.dtype for one in self._parameters}
+        if len(kinds) > 1:
+            raise ConfigError(
+                f"the policy's weights are of several kinds: {', '.join(sorted(map(str, kinds)))}. "
+                "Make them all one, as by `policy.float()`."
+            )
         self.weights = torch.cat([one.detach().reshape(-1) for one in self._parameters])
         self.gradient = torch.zeros_like(self.weights)
         self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
@@ -53,7 +61,7 @@ class Descent:
             eps=_EPSILON,
             amsgrad=False,
             maximize=False,
-            grad_scale=(norm / self._max_norm).clamp_(min=1.0),
+            grad_scale=(norm / self._max_norm).clamp_(min=1.0).float(),
         )
         return norm
 

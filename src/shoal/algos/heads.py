@@ -222,7 +222,7 @@ class Gaussian(nn.Module):
         return Judged(log_probs, lambda: self._entropy().expand(len(actions)), slope)
 
     def _entropy(self) -> Tensor:
-        return (0.5 + _HALF_LOG_2_PI + self.log_std).sum()
+        return (0.5 + _HALF_LOG_2_PI + self.log_std.detach()).sum()
 
     @torch.no_grad()
     def _slope(self, means: Tensor, actions: Tensor, push: Tensor) -> Tensor:
@@ -244,7 +244,8 @@ class Gaussian(nn.Module):
 class TanhGaussian(Gaussian):
     """A Gaussian squashed into the bounds; recorded before that, so that it can be undone exactly.
 
-    Its entropy has no closed form: that of the drawn actions stands for it.
+    Its entropy has no closed form: that of the Gaussian, and by how much squashing stretched the
+    actions that were drawn, stand for it.
     """
 
     _log_scale: Tensor
@@ -256,30 +257,37 @@ class TanhGaussian(Gaussian):
                 f"the action space {space} has no bounds to squash actions into. Use the clipped "
                 "Gaussian (squash_actions=False), or give it bounds."
             )
-        scale = torch.as_tensor((space.high - space.low) / 2.0, dtype=torch.float32).reshape(-1)
-        self.register_buffer("_log_scale", scale.log(), persistent=False)
+        width = torch.as_tensor((space.high - space.low) / 2.0, dtype=torch.float32).reshape(-1)
+        log_scale = torch.where(width > 0.0, width, 1.0).log()  # one with no width is always right
+        self.register_buffer("_log_scale", log_scale, persistent=False)
 
-    def _log_probs(self, means: Tensor, actions: Tensor) -> Tensor:
+    def _stretch(self, actions: Tensor) -> Tensor:
         # log |d tanh(u) / du| = 2 (log 2 - u - softplus(-2 u)), which never overflows
         slope = 2.0 * (math.log(2.0) - actions - nn.functional.softplus(-2.0 * actions))
-        return super()._log_probs(means, actions) - (slope + self._log_scale).sum(-1)
+        return (slope + self._log_scale).sum(-1)
+
+    def _log_probs(self, means: Tensor, actions: Tensor) -> Tensor:
+        return super()._log_probs(means, actions) - self._stretch(actions)
 
     @torch.no_grad()
     def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        # What was squashed is fixed, so slopes are those of the Gaussian; entropy = -log prob.
+        def slope(push: Tensor, spread: Tensor | None) -> Tensor:
+            found = self._slope(parameters, actions, push)  # what was squashed is fixed
+            if spread is None:
+                return found
+            # With u = mean + noise * std: d log |d tanh(u) / du| = -2 tanh(u) du
+            pull = spread[:, None] * -2.0 * actions.tanh()
+            self._learn_spread(spread.sum() + (pull * (actions - parameters)).sum(0))
+            return found + pull
+
         log_probs = self._log_probs(parameters, actions)
-        return Judged(
-            log_probs,
-            lambda: -log_probs,
-            lambda push, spread: self._slope(
-                parameters, actions, push if spread is None else push - spread
-            ),
-        )
+        return Judged(log_probs, lambda: self._entropy() + self._stretch(actions), slope)
 
     def to_env(self, actions: Array) -> Array:
         low, high = self._space.low, self._space.high
         shaped = np.tanh(actions.reshape(len(actions), *self._space.shape))
-        return (low + (shaped + 1.0) * (high - low) / 2.0).astype(self._space.dtype)
+        scaled = low + (shaped + 1.0) * (high - low) / 2.0
+        return np.clip(scaled, low, high).astype(self._space.dtype)  # rounding may go beyond
 
 
 def head_of(space: spaces.Space[Any], *, squash: bool = False, log_std: float = 0.0) -> Any:

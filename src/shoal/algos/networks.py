@@ -54,6 +54,14 @@ class NetworkConfig:
     initial_log_std: float = 0.0
     """Logarithm of the spread of continuous actions at the start."""
 
+    def __post_init__(self) -> None:
+        for width in (*self.hidden_sizes, self.memory_size):
+            if width < 1:
+                raise ConfigError(
+                    "hidden_sizes and memory_size must be at least 1, got "
+                    f"{list(self.hidden_sizes)} and {self.memory_size}."
+                )
+
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -104,8 +112,8 @@ class ActorCritic(nn.Module):
         """Whether only the stacks learn, so that `trace` and their `go_back` will do."""
 
     def encode(self, observation: Observation) -> Tensor:
-        if self._is_vector:
-            return observation.float()  # type: ignore[no-any-return]
+        if self._is_vector and observation.dtype == torch.float32:
+            return observation  # type: ignore[no-any-return]
         parts = self._layout.take_apart(observation)
         encoded = [one(part) for one, part in zip(self.encoders, parts, strict=True)]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, -1)
@@ -195,10 +203,10 @@ class Stack(nn.Module):
         self.is_plain = activation in _SLOPES
 
     def forward(self, features: Tensor) -> Tensor:
-        *inner, (weight, bias) = self._weights
-        for one, other in inner:
-            features = self._activate(nn.functional.linear(features, one, other))
-        return nn.functional.linear(features, weight, bias)
+        *inner, last = self.layers
+        for layer in inner:
+            features = self._activate(layer(features))
+        return last(features)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def trace(self, features: Tensor) -> Traced:
@@ -250,24 +258,24 @@ def encoder_of(leaf: Leaf) -> Any:
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Bytes, in three dimensions, large enough for a convolution."""
+    """Bytes in two to four dimensions, of which two are large enough for a convolution."""
     return (
         isinstance(space, spaces.Box)
         and space.dtype == np.uint8
-        and len(space.shape) == 3
-        and min(sorted(space.shape)[1:]) >= 36
+        and 2 <= len(space.shape) <= 4
+        and sorted(space.shape)[-2] >= 36
     )
 
 
 class Flat(nn.Module):
-    """Numbers as they are."""
+    """Numbers as they are; bytes from 0 to 1."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.size, self.is_vector = int(np.prod(shape)), len(shape) == 1
 
     def forward(self, values: Tensor) -> Tensor:
-        values = values.float()
+        values = values / 255.0 if values.dtype == torch.uint8 else values.float()
         return values if self.is_vector else values.reshape(len(values), self.size)
 
 
@@ -282,18 +290,21 @@ class OneHot(nn.Module):
         self.register_buffer("_first", torch.as_tensor(first), persistent=False)
 
     def forward(self, values: Tensor) -> Tensor:
-        chosen = (values.long() - self._first).reshape(len(values), -1)
+        chosen = values.long().reshape(len(values), -1) - self._first
         hot = [nn.functional.one_hot(chosen[:, k], n) for k, n in enumerate(self._counts)]
         return torch.cat(hot, -1).float()
 
 
 class Pixels(nn.Module):
-    """The convolutions of Mnih et al. (2015), for pictures `[h, w, c]` or `[c, h, w]`."""
+    """The convolutions of Mnih et al. (2015).
 
-    def __init__(self, shape: tuple[int, int, int], size: int = 512) -> None:
+    For pictures `[h, w]`, `[h, w, c]` or `[c, h, w]`, and for several at a time, `[k, h, w, c]` or
+    `[k, c, h, w]`: all channels together are what the first convolution sees.
+    """
+
+    def __init__(self, shape: tuple[int, ...], size: int = 512) -> None:
         super().__init__()
-        self._is_last = shape[2] == min(shape)
-        height, width, channels = shape if self._is_last else (*shape[1:], shape[0])
+        self._order, height, width, channels = _planes(shape)
         gain = 2.0**0.5
         self.convolutions = nn.Sequential(
             _orthogonal(nn.Conv2d(channels, 32, 8, 4), gain),
@@ -312,7 +323,19 @@ class Pixels(nn.Module):
         )
 
     def forward(self, pictures: Tensor) -> Tensor:
-        if self._is_last:
-            pictures = pictures.permute(0, 3, 1, 2)
-        features: Tensor = self.last(self.convolutions(pictures.float() / 255.0))
+        planes = pictures.permute(0, *self._order)
+        planes = planes.reshape(len(planes), -1, *planes.shape[-2:])
+        features: Tensor = self.last(self.convolutions(planes.float() / 255.0))
         return features
+
+
+def _planes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int, int]:
+    """How to order the axes so that height and width come last; height, width, all channels.
+
+    Height and width are neighbours, and the largest such.
+    """
+    first = max(range(len(shape) - 1), key=lambda at: min(shape[at : at + 2]))
+    others = [at for at in range(len(shape)) if at not in (first, first + 1)]
+    order = tuple(at + 1 for at in (*others, first, first + 1))
+    channels = int(np.prod([shape[at] for at in others]))
+    return order, shape[first], shape[first + 1], channels

@@ -22,13 +22,10 @@ from shoal.rollout import standing
 from shoal.rollout.actor import Actor
 from shoal.rollout.draft import Draft
 from shoal.rollout.episodes import Episodes
-from shoal.rollout.groups import InTurns, Stepper, Together
+from shoal.rollout.groups import MASK, InTurns, Moment, Stepper, Together
 from shoal.rollout.rollout import Rollout
 from shoal.rollout.streams import ACTING, stream
 from shoal.vector.env import VectorEnv
-
-MASK = "action_mask"
-"""Under which name an environment's infos, or its Dict observations, say what is possible."""
 
 
 def mask_in(observation: Any, info: Mapping[str, Any]) -> Any:
@@ -148,6 +145,8 @@ class Collector:
         """The next rollout."""
         if not self._groups:
             self._begin()
+        for number, moment in self._stepper.settle().items():
+            self._see(self._groups[number], moment)
         begun, progress = time.perf_counter(), self.progress
         draft = Draft(self._horizon, self.envs.num_envs, self._actor.room)
         for number in range(len(self._groups)):
@@ -187,17 +186,22 @@ class Collector:
     def _take(self, draft: Draft, t: int, number: int) -> None:
         """Write down what came of it."""
         group, begun = self._groups[number], time.perf_counter()
-        leaves, rewards, terminations, truncations, infos = self._stepper.finish(number)
+        moment = self._stepper.finish(number)
+        _, rewards, terminations, truncations, infos = moment
         draft.stepping_s += time.perf_counter() - begun
         draft.take(t, group.rows, rewards, terminations, truncations)
-        group.observations = leaves
-        group.masks = self._masks_in(leaves, infos)
-        ended = group.starts = terminations | truncations
+        self._see(group, moment)
         lost = infos.get("restarted")
-        places = np.flatnonzero(ended)
+        places = np.flatnonzero(group.starts)
         self.episodes.add(group.ids, rewards, places, lost)
         if len(places):
             self._end(draft, t, group, places, lost, infos)
+
+    def _see(self, group: Group, moment: Moment) -> None:
+        """What is to be acted on next."""
+        group.observations = moment.observations
+        group.masks = self._masks_in(moment.observations, moment.infos)
+        group.starts = moment.terminations | moment.truncations
 
     def _end(
         self,
@@ -230,14 +234,21 @@ class Collector:
     def _action_masks(self, masks: Any, infos: Mapping[str, Any]) -> Array | None:
         if masks is None:
             return None
-        possible: Array = np.asarray(masks).astype(np.bool_)
-        present = infos.get(f"_{MASK}")
+        possible, present = np.asarray(masks), infos.get(f"_{MASK}")
+        if possible.dtype == object:  # lists, or tuples of one for each choice
+            said = [one for one in possible if one is not None]
+            if not said:
+                return None
+            possible = _stacked(possible, said[0])
+        possible = possible.astype(np.bool_)
         return possible if present is None else possible | ~np.asarray(present)[:, None]
 
     # --- to be kept -------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Where it and its environments stand: arrays, and what JSON can hold."""
+        if not self._groups:
+            self._begin()
         arrays, envs = standing.pack(self.envs.mementos())
         for name in ("state", "masks", "starts"):
             whole = self._whole(name)
@@ -250,13 +261,15 @@ class Collector:
         return arrays, {"step": self.step, "episodes": self.episodes.state(), "envs": envs}
 
     def _whole(self, name: str) -> Array | None:
-        """What is known of each group, of all environments."""
-        parts = [getattr(group, name) for group in self._groups]
-        if parts[0] is None:
+        """What is known of each group, of all environments; where nothing is, all is possible."""
+        parts = [(group.rows, getattr(group, name)) for group in self._groups]
+        known = [part for _, part in parts if part is not None]
+        if not known:
             return None
-        whole: Array = np.empty((self.envs.num_envs, *parts[0].shape[1:]), parts[0].dtype)
-        for group, part in zip(self._groups, parts, strict=True):
-            whole[group.rows] = part
+        whole: Array = np.ones((self.envs.num_envs, *known[0].shape[1:]), known[0].dtype)
+        for rows, part in parts:
+            if part is not None:
+                whole[rows] = part
         return whole
 
     def put_state(self, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> list[int]:
@@ -273,6 +286,16 @@ class Collector:
         self.step = about["step"]
         self.episodes.put_state(about["episodes"])
         return lost
+
+
+def _stacked(masks: Array, like: Any) -> Array:
+    """Those of all environments, as numbers; one who has said nothing forbids nothing."""
+    free = np.ones_like(_flat(like))
+    return np.stack([free if one is None else _flat(one) for one in masks])
+
+
+def _flat(mask: Any) -> Array:
+    return np.hstack([np.asarray(part) for part in mask])
 
 
 def _random_of(group: int) -> str:

@@ -34,13 +34,16 @@ class Draft:
         self.states: Array | None = None
         self.masks: Array | None = None
 
-    def _pages(self, first: Array, room: Room = np.empty) -> Array:
-        return room((*self._shape, *first.shape[1:]), first.dtype)
+    def _pages(self, first: Array) -> Array:
+        return np.empty((*self._shape, *first.shape[1:]), first.dtype)
 
     def see(self, t: int, rows: slice, observations: list[Array]) -> tuple[Array, ...]:
         """Write down what is seen; where that lies now."""
         if not self.observations:
-            self.observations = tuple(self._pages(leaf, self._room) for leaf in observations)
+            self.observations = tuple(
+                self._room((*self._shape, *leaf.shape[1:]), _single(leaf.dtype))
+                for leaf in observations
+            )
         for page, leaf in zip(self.observations, observations, strict=True):
             page[t, rows] = leaf
         return tuple(page[t, rows] for page in self.observations)
@@ -103,3 +106,8 @@ class Draft:
             progress=progress,
             facts=facts,
         )
+
+
+def _single(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """In what precision observations are kept: networks compute in single precision."""
+    return np.dtype(np.float32) if dtype == np.float64 else dtype

@@ -1,9 +1,9 @@
 """Groups: which environments are stepped together, and who waits for whom.
 
 Usually all are one group: the policy decides about all of them, all take a step, and so on
-(`Together`). In two groups one steps while the policy decides about the other (`InTurns`); every
-worker has environments of both. What happens in an environment does not depend on when it is
-received: results of a group are put together, in its order, before anybody sees them.
+(`Together`). In two groups one steps while the policy decides about the other (`InTurns`); a worker
+with two environments or more has some of both. What happens in an environment does not depend on
+when it is received: results of a group are put together, in its order, before anybody sees them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ import numpy as np
 from shoal.engine.batch import Batch
 from shoal.layout import Array, Layout
 from shoal.vector.env import VectorEnv
+
+MASK = "action_mask"
+"""Under which name an environment's infos, or its Dict observations, say what is possible."""
+READ = {"final_obs", "restarted", MASK, f"_{MASK}"}
+"""The infos that a collector reads."""
 
 
 class Moment(NamedTuple):
@@ -41,6 +46,9 @@ class Stepper(Protocol):
     def finish(self, group: int) -> Moment:
         """Wait until they have."""
 
+    def settle(self) -> dict[int, Moment]:
+        """What steps that nobody has finished came to, by group: somebody was interrupted."""
+
 
 class Together:
     """One group: a step of all."""
@@ -57,6 +65,9 @@ class Together:
         observations, rewards, terminations, truncations, infos = self._envs.step(self._actions)
         leaves = self._layout.take_apart(observations)
         return Moment(leaves, rewards, terminations, truncations, infos)
+
+    def settle(self) -> dict[int, Moment]:
+        return {}
 
 
 class InTurns:
@@ -76,6 +87,16 @@ class InTurns:
         while inbox.num_missing:
             self._deliver(self._envs.recv(1))
         return inbox.emptied()
+
+    def settle(self) -> dict[int, Moment]:
+        while self._envs.num_sent:
+            self._deliver(self._envs.recv(1))
+        found = {}
+        for group, inbox in enumerate(self._inboxes):
+            if not inbox.num_missing:
+                found[group] = inbox.emptied()
+            inbox.empty()
+        return found
 
     def _deliver(self, batch: Batch) -> None:
         leaves = self._layout.take_apart(batch.observations)
@@ -100,17 +121,22 @@ class Inbox:
             self._arrays = [self._room(one) for one in told]
         for room, one in zip(self._arrays, told, strict=True):
             room[places] = one[chosen]
-        for name, values in batch.infos.items():
-            if isinstance(values, np.ndarray):  # others are nested, and nobody here reads them
-                self._infos.setdefault(name, self._room(values))[places] = values[chosen]
+        for name in READ & batch.infos.keys():
+            values = batch.infos[name]
+            self._infos.setdefault(name, self._room(values))[places] = values[chosen]
         self.num_missing -= len(chosen)
 
     def _room(self, one: Array) -> Array:
-        return np.zeros((self._size, *one.shape[1:]), one.dtype)
+        nothing = None if one.dtype == object else 0
+        return np.full((self._size, *one.shape[1:]), nothing, one.dtype)
 
     def emptied(self) -> Moment:
         """All of it; there is room again."""
         *leaves, rewards, terminations, truncations = self._arrays
         infos = self._infos
-        self._arrays, self._infos, self.num_missing = [], {}, self._size
+        self.empty()
         return Moment(leaves, rewards, terminations, truncations, infos)
+
+    def empty(self) -> None:
+        """Nothing has come."""
+        self._arrays, self._infos, self.num_missing = [], {}, self._size

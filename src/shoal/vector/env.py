@@ -138,6 +138,11 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         """Start a step of these environments (default: all) and return at once."""
         self._pool.send(self._ids(env_ids), actions)
 
+    @property
+    def num_sent(self) -> int:
+        """How many environments were sent and not received yet."""
+        return self._pool.post.num_sent
+
     def recv(self, min_envs: int | None = None, timeout_s: float | None = None) -> Batch:
         """The environments that are ready, at least `min_envs` of them (default `batch_size`).
 
