@@ -49,7 +49,9 @@ __all__ = [
 def __getattr__(name: str) -> _typing.Any:
     # Stepping environments needs no torch, which takes a second to import.
     if name in ("evaluate", "load", "train"):
-        from shoal.training import api
+        from shoal.extras import needs
 
+        with needs("torch"):
+            from shoal.training import api
         return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

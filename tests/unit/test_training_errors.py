@@ -624,3 +624,14 @@ def test_a_run_does_not_begin_where_there_is_no_room_at_all(tmp_path: Path) -> N
     assert "cannot be written" in done.stderr
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_without_torch_python_is_told_the_same() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import shoal\n"
+        "try: shoal.train\n"
+        "except shoal.ConfigError as problem: print(problem)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 'pip install "shoal-rl[train]"' in done.stdout
