@@ -13,11 +13,12 @@ READY := .venv/.ready
 BENCH := .venv-bench/bin
 BENCH_READY := .venv-bench/.ready
 BENCH_ALL := .venv-bench/.all
+BENCH_LEARNING := .venv-bench/.learning
 BENCH_PIP = $(BENCH)/python -m pip install -qq --no-input --disable-pip-version-check -c benchmarks/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train throughput test test-slow test-faults gym-tests lint format bench bench-full targets docs clean
+.PHONY: help train throughput test test-slow test-faults gym-tests lint format bench bench-full bench-train targets results docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -63,8 +64,14 @@ bench: $(BENCH_READY) ## Shoal and its rivals on the same workloads, with a repo
 bench-full: $(BENCH_ALL) ## the same with every workload and everyone; hours
 	@$(BENCH)/python -m benchmarks.run --full $(ARGS)
 
+bench-train: $(BENCH_LEARNING) ## whole training against Stable-Baselines3's PPO; a quarter of an hour
+	@$(BENCH)/python -m benchmarks.train against $(ARGS)
+
 targets: $(BENCH_READY) ## the project's targets for speed, one by one
 	@$(BENCH)/python -m benchmarks.targets $(ARGS)
+
+results: $(BENCH_LEARNING) ## what PPO learns beside Stable-Baselines3's, into docs/results.md; hours, resumable
+	@$(BENCH)/python -m benchmarks.learning.run $(ARGS)
 
 docs: $(READY) ## the documentation, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -90,4 +97,9 @@ $(BENCH_READY): pyproject.toml benchmarks/constraints.txt
 $(BENCH_ALL): $(BENCH_READY)
 	@echo "installing the other rivals as well"
 	@$(BENCH_PIP) torch tianshou torchrl envpool
+	@touch $@
+
+$(BENCH_LEARNING): $(BENCH_READY)
+	@echo "installing what learning and its statistics need as well"
+	@$(BENCH_PIP) -e ".[train]" "gymnasium[box2d,mujoco]" stable-baselines3 sb3-contrib rliable
 	@touch $@

@@ -1,0 +1,196 @@
+"""The tasks: what is learnt, for how long, with how many seeds, and what each library is told.
+
+Stable-Baselines3 gets the tuned settings of RL Baselines3 Zoo (`hyperparams/ppo.yml` and
+`ppo_lstm.yml`); Shoal gets those in `configs/`. Cheap tasks come first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from benchmarks.plan import ROOT
+
+LIBRARIES = {"shoal": "Shoal", "sb3": "Stable-Baselines3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A number that falls to nothing by the end; called with the share that is still to come."""
+
+    start: float
+
+    def __call__(self, left: float) -> float:
+        return self.start * left
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What Stable-Baselines3 is told."""
+
+    n_envs: int
+    ppo: Mapping[str, Any]
+    """Arguments of its PPO; the activation function by its name in torch.nn."""
+    normalize: bool = False
+    """Whether observations and rewards are scaled by all that was seen."""
+    remembers: bool = False
+    """Whether it is RecurrentPPO, of sb3-contrib."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One row of the results."""
+
+    name: str
+    env: str
+    """A Gymnasium id, or module:factory."""
+    sb3: Settings
+    steps: int
+    seeds: int = 10
+    threshold: float | None = None
+    """The score that every seed of ours is to reach; None: nothing is asked."""
+
+    @property
+    def title(self) -> str:
+        """How people know it."""
+        return self.env.partition(":")[2].replace("_", " ").capitalize() or self.env
+
+    @property
+    def config(self) -> str:
+        """The file that says what Shoal is told."""
+        return f"configs/{self.name}.yaml"
+
+    def settings(self, library: str) -> dict[str, Any]:
+        """What a library is told, as JSON holds it."""
+        import yaml
+
+        if library == "shoal":
+            told = yaml.safe_load((ROOT / self.config).read_text())
+        else:
+            told = asdict(self.sb3)
+        return json.loads(json.dumps(told))  # type: ignore[no-any-return]
+
+
+class Job(NamedTuple):
+    """One row that is to be made."""
+
+    task: Task
+    library: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.task.name}-{self.library}-{self.seed}"
+
+
+def jobs(
+    tasks: Iterable[Task], libraries: Sequence[str], num_seeds: int | None = None
+) -> Iterator[Job]:
+    """Task by task, and in each seed by seed the libraries in turn."""
+    for task in tasks:
+        for seed in range(task.seeds if num_seeds is None else num_seeds):
+            for library in libraries:
+                yield Job(task, library, seed)
+
+
+_CARTPOLE = {
+    "n_steps": 32,
+    "batch_size": 256,
+    "gae_lambda": 0.8,
+    "gamma": 0.98,
+    "n_epochs": 20,
+    "ent_coef": 0.0,
+    "learning_rate": Linear(1e-3),
+    "clip_range": Linear(0.2),
+}
+_REMEMBERING = {
+    **_CARTPOLE,
+    "policy_kwargs": {
+        "ortho_init": False,
+        "activation_fn": "ReLU",
+        "lstm_hidden_size": 64,
+        "enable_critic_lstm": True,
+        "net_arch": {"pi": [64], "vf": [64]},
+    },
+}
+_ACROBOT = {"n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.0}
+_PENDULUM = {
+    "n_steps": 1024,
+    "gae_lambda": 0.95,
+    "gamma": 0.9,
+    "n_epochs": 10,
+    "ent_coef": 0.0,
+    "learning_rate": 1e-3,
+    "clip_range": 0.2,
+    "use_sde": True,
+    "sde_sample_freq": 4,
+}
+_LUNAR_LANDER = {
+    "n_steps": 1024,
+    "batch_size": 64,
+    "gae_lambda": 0.98,
+    "gamma": 0.999,
+    "n_epochs": 4,
+    "ent_coef": 0.01,
+}
+_WIDE = {
+    "log_std_init": -2,
+    "ortho_init": False,
+    "activation_fn": "ReLU",
+    "net_arch": {"pi": [256, 256], "vf": [256, 256]},
+}
+_HALF_CHEETAH = {
+    "batch_size": 64,
+    "n_steps": 512,
+    "gamma": 0.98,
+    "learning_rate": 2.0633e-05,
+    "ent_coef": 0.000401762,
+    "clip_range": 0.1,
+    "n_epochs": 20,
+    "gae_lambda": 0.92,
+    "max_grad_norm": 0.8,
+    "vf_coef": 0.58096,
+    "policy_kwargs": _WIDE,
+}
+_HOPPER = {
+    "batch_size": 32,
+    "n_steps": 512,
+    "gamma": 0.999,
+    "learning_rate": 9.80828e-05,
+    "ent_coef": 0.00229519,
+    "clip_range": 0.2,
+    "n_epochs": 5,
+    "gae_lambda": 0.99,
+    "max_grad_norm": 0.7,
+    "vf_coef": 0.835671,
+    "policy_kwargs": _WIDE,
+}
+
+_TABLE = (
+    Task("cartpole", "CartPole-v1", Settings(8, _CARTPOLE), steps=100_000, threshold=475.0),
+    Task("pendulum", "Pendulum-v1", Settings(4, _PENDULUM), steps=100_000),
+    Task("acrobot", "Acrobot-v1", Settings(16, _ACROBOT, normalize=True), steps=300_000),
+    Task(
+        "memory",
+        "benchmarks.learning.worlds:cartpole_without_velocities",
+        Settings(8, _REMEMBERING, normalize=True, remembers=True),
+        steps=100_000,
+    ),
+    Task(
+        "lunarlander",
+        "LunarLander-v3",
+        Settings(16, _LUNAR_LANDER),
+        steps=1_000_000,
+        threshold=200.0,
+    ),
+    Task("hopper", "Hopper-v5", Settings(1, _HOPPER, normalize=True), steps=1_000_000, seeds=3),
+    Task(
+        "halfcheetah",
+        "HalfCheetah-v5",
+        Settings(1, _HALF_CHEETAH, normalize=True),
+        steps=1_000_000,
+        seeds=3,
+    ),
+)
+TASKS = {task.name: task for task in _TABLE}
