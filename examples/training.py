@@ -56,6 +56,27 @@ own = shoal.train(
 )
 # --8<-- [end:policy]
 
+
+# --8<-- [start:callback]
+class Heavier:
+    """Whenever the pole stays up for long enough, it falls faster; and learning slows down."""
+
+    def __init__(self):
+        self.gravity, self.rate = 9.8, 1e-3
+
+    def __call__(self, run):
+        if run.metrics.get("episode/length_mean", 0.0) < 22:
+            return
+        self.gravity, self.rate = self.gravity + 0.2, self.rate * 0.9
+        run.envs.set_attr("gravity", self.gravity)  # in all environments, as they stand
+        run.change(learning_rate=self.rate)  # from the next update on
+        run.write({"task/gravity": self.gravity})
+
+
+heavier = Heavier()
+shoal.train("ppo", env="CartPole-v1", n_envs=8, total_steps=8192, callbacks=[heavier], **short)
+# --8<-- [end:callback]
+
 # --8<-- [start:resume]
 further = shoal.train("ppo", resume_from=run.folder, total_steps=8192, shows=False)
 # --8<-- [end:resume]
@@ -74,6 +95,7 @@ with PPOTrainer("CartPole-v1", n_envs=4, learning_rate=1e-3, seed=7) as trainer:
 
 assert told["n_completed_episodes"] >= 1
 assert action in (0, 1)
+assert heavier.gravity > 9.8
 assert len(found.returns) == 5
 print(
     f"stopped by {own.summary['stopped_by']}; another went on to {further.summary['steps']} steps"

@@ -60,8 +60,10 @@ def test_a_reward_that_comes_later_is_discounted() -> None:
 
 def test_a_truncated_episode_is_bootstrapped_from_its_last_observation() -> None:
     config = replace(QUICK, ppo=replace(QUICK.ppo, learning_rate=2e-2, n_epochs=8))
-    value = value_of(trained(worlds.Endless, 20_000, config), number(0.0))
-    assert value == pytest.approx(10.0, abs=1.0)  # 4.1 if truncation were taken for an end
+    training = trained(worlds.Endless, 20_000, config)
+    for seen in (-1.0, 1.0):
+        # Below 3 if truncation were taken for an end, or the next episode for what follows.
+        assert value_of(training, number(seen)) == pytest.approx(10.0 * seen, abs=1.0)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +72,19 @@ def test_a_truncated_episode_is_bootstrapped_from_its_last_observation() -> None
         (worlds.Chosen, 4000),
         (worlds.Fitting, 6000),
         (worlds.Switches, 8000),
+        (worlds.Buttons, 8000),
         (worlds.Masked, 4000),
+        (worlds.MaskedSwitches, 8000),
+        (worlds.MaskSeen, 8000),
         (worlds.Described, 8000),
     ],
 )
 def test_the_right_action_is_found(world: type, num_steps: int) -> None:
     assert trained(world, num_steps).evaluate(20).mean == pytest.approx(1.0)
+
+
+def test_what_masks_forbid_would_be_best() -> None:
+    assert trained(worlds.Allowed, 4000).evaluate(20).mean == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("squash", [False, True])

@@ -105,21 +105,89 @@ class Switches(Probe):
 
 
 class Masked(Probe):
-    """The best action is forbidden; of the others 1 is right, and 0 is never to be taken."""
+    """Action 2 is best, and forbidden; of the others 1 is right."""
 
-    action_space = spaces.Discrete(3)
+    action_space: spaces.Space[Any] = spaces.Discrete(3)
+    possible: tuple[int, ...] = (1, 1, 0)
+
+    def mask(self) -> Any:
+        return np.array(self.possible, dtype=np.int8)
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         observation, _ = super().reset(**kwargs)
-        return observation, {"action_mask": np.array([1, 1, 0], dtype=np.int8)}
+        return observation, {"action_mask": self.mask()}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        assert action != 2, "a forbidden action was taken"
+        self.check(action)
         *results, _ = super().step(action)
-        return *results, {"action_mask": np.array([1, 1, 0], dtype=np.int8)}  # type: ignore[return-value]
+        return *results, {"action_mask": self.mask()}  # type: ignore[return-value]
+
+    def check(self, action: Any) -> None:
+        assert self.mask()[action], "a forbidden action was taken"
 
     def reward(self, action: Any) -> float:
-        return 1.0 if action == 1 else -1.0
+        return (-1.0, 1.0, 2.0)[action]
+
+
+class Allowed(Masked):
+    """The same, and everything may be done."""
+
+    possible = (1, 1, 1)
+
+
+class MaskedSwitches(Masked):
+    """Two choices at a time: the first is right where it is the last one that is possible.
+
+    Which one is forbidden, and would earn the most, depends on what is seen, as the second does.
+    """
+
+    action_space = spaces.MultiDiscrete([3, 2])
+
+    def first(self) -> float:
+        return float(self.np_random.choice([-1.0, 1.0]))
+
+    def mask(self) -> Any:
+        return np.array([1, 1, 0, 1, 1] if self.shown > 0 else [0, 1, 1, 1, 1], dtype=np.int8)
+
+    def check(self, action: Any) -> None:
+        assert self.mask()[action[0]], "a forbidden action was taken"
+
+    def reward(self, action: Any) -> float:
+        earned = (-1.0, 0.5, 2.0) if self.shown > 0 else (2.0, -1.0, 0.5)
+        return earned[action[0]] + (0.5 if (action[1] == 1) == (self.shown > 0) else -0.5)
+
+
+class MaskSeen(Probe):
+    """What is possible is part of the observation; what is forbidden would earn the most."""
+
+    observation_space = spaces.Dict(
+        {"hint": spaces.Discrete(2), "action_mask": spaces.MultiBinary(3)}
+    )
+    action_space = spaces.Discrete(3)
+
+    def first(self) -> float:
+        return float(self.np_random.integers(2))
+
+    def see(self, value: float) -> Any:
+        mask = np.array([1, 1, 0] if value else [0, 1, 1], dtype=np.int8)
+        return {"hint": int(value), "action_mask": mask}
+
+    def reward(self, action: Any) -> float:
+        forbidden, right = (2, 1) if self.shown else (0, 2)
+        assert action != forbidden, "a forbidden action was taken"
+        return {forbidden: 2.0, right: 1.0}.get(action, -1.0)
+
+
+class Buttons(Probe):
+    """Two switches: the first is right where it is on for 1, off for -1; the second where off."""
+
+    action_space = spaces.MultiBinary(2)
+
+    def first(self) -> float:
+        return float(self.np_random.choice([-1.0, 1.0]))
+
+    def reward(self, action: Any) -> float:
+        return float((action[0] == 1) == (self.shown > 0)) + float(action[1] == 0) - 1.0
 
 
 class Remembered(Probe):
@@ -136,12 +204,16 @@ class Remembered(Probe):
         return 1.0 if (action == 1) == (self.shown > 0) else -1.0
 
 
-class Endless(Probe):
-    """A reward of 1 for ever, and a limit of 5 steps: the value is 1 / (1 - gamma) all the same."""
+class Endless(Seen):
+    """What is seen, 1 or -1, is the reward for ever, but for a limit of 5 steps.
+
+    So values are 1 / (1 - gamma) times what is seen: whether an episode is cut short does not
+    matter, and what the next one begins with does not either.
+    """
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.step_number += 1
-        return self.see(0.0), 1.0, False, self.step_number == 5, {}
+        return self.see(self.shown), self.shown, False, self.step_number == 5, {}
 
 
 class Described(Probe):

@@ -66,3 +66,24 @@ def test_what_json_holds_of_it_is_all_of_it() -> None:
         step(one, [1.0, 1.0], [0, 1])
     assert other.state() == episodes.state()
     assert other.metrics() == episodes.metrics()
+
+
+def test_a_limit_that_is_raised_counts_what_has_ended_beyond_the_old_one() -> None:
+    episodes = Episodes(2, limit=2)
+    for _ in range(5):
+        step(episodes, [1.0, 1.0], [0])
+    assert episodes.num_ended == 1, "env 1 is still in one of the first two"
+    raised = Episodes(2, limit=6)
+    raised.put_state(json.loads(json.dumps(episodes.state())))
+    assert raised.num_ended == 5, "all but the second of those that began first"
+    step(raised, [1.0, 1.0], [1])
+    assert raised.is_over
+
+
+def test_a_state_that_was_written_with_a_count_is_read() -> None:
+    episodes = Episodes(2, limit=9)
+    step(episodes, [1.0, 1.0], [1])
+    other = Episodes(2, limit=9)
+    other.put_state({**episodes.state(), "num_ended": 1})
+    assert other.state() == episodes.state()
+    assert other.num_ended == 1

@@ -23,6 +23,12 @@ import shoal  # noqa: E402
 from shoal.cli import main  # noqa: E402
 from shoal.monitor.jsonl import read as read_rows  # noqa: E402
 from shoal.training.checkpoint import Checkpoint, read, write  # noqa: E402
+from shoal.training.config import (  # noqa: E402
+    EnvConfig,
+    GoalConfig,
+    OutputConfig,
+    RunConfig,
+)
 from shoal.training.loop import Progress  # noqa: E402
 
 SHORT: dict[str, Any] = {
@@ -119,6 +125,13 @@ def test_a_number_of_episodes_ends_a_run(tmp_path: Path) -> None:
     assert done.summary["episodes"] == 7
 
 
+def test_a_number_of_episodes_that_is_raised_ends_a_run_that_goes_on(tmp_path: Path) -> None:
+    first = run(tmp_path, n_envs=8, total_steps=None, num_episodes=10)
+    more = {"num_episodes": 60, "total_steps": first.summary["steps"] + 16_384}
+    done = shoal.train("ppo", resume_from=first.folder, shows=False, **more)
+    assert done.summary["episodes"] == 60
+
+
 class Own(nn.Module):
     """A user's network: the smallest there is."""
 
@@ -209,6 +222,9 @@ def test_the_command_line_says_what_happens(
         ({"env": "CartPole-v7"}, "there is no environment 'CartPole-v7'"),
         ({"n_envs": 0}, "n_envs must be at least 1"),
         ({"gamma": 1.5}, "gamma must be from 0 to 1"),
+        ({"target_kl": 0.0}, "target_kl must be above zero, got 0"),
+        ({"value_coef": -0.5}, "value_coef must not be below zero, got -0.5"),
+        ({"entropy_coef": float("nan")}, "entropy_coef must not be below zero, got nan"),
         ({"device": "cuda"}, "which this machine does not have"),
         ({"total_steps": None}, "when is it over"),
         ({"learning_rat": 1.0}, "Did you mean 'learning_rate'"),
@@ -223,6 +239,29 @@ def test_bad_input_is_refused_in_words(
     with pytest.raises(shoal.ConfigError, match=message):
         run(tmp_path, **changes)
     assert not list(tmp_path.iterdir()), "a folder was left"
+
+
+@pytest.mark.parametrize(
+    ("group", "changes", "message"),
+    [
+        (EnvConfig, {"n_envs": 0}, "n_envs must be at least 1, got 0"),
+        (EnvConfig, {"overlap": True}, "overlap needs two environments"),
+        (GoalConfig, {"total_steps": 0}, "total_steps must be at least 1, got 0"),
+        (GoalConfig, {"num_episodes": -1}, "num_episodes must be at least 1, got -1"),
+        (OutputConfig, {"eval_episodes": 0}, "eval_episodes must be at least 1"),
+        (OutputConfig, {"log_interval": 0}, "log_interval must be at least 1"),
+        (OutputConfig, {"save_every": -1}, "save_every must be at least 0"),
+        (OutputConfig, {"eval_every": -1}, "eval_every must be at least 0"),
+        (OutputConfig, {"video_every": -1}, "video_every must be at least 0"),
+        (RunConfig, {"seed": -1}, "seed must be at least 0"),
+        (RunConfig, {"num_threads": 0}, "num_threads must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_never_made(
+    group: type, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(shoal.ConfigError, match=message):
+        group(**changes)
 
 
 def test_a_checkpoint_of_another_environment_is_refused(tmp_path: Path) -> None:

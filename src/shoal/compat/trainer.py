@@ -44,7 +44,7 @@ class PPOTrainer:
         self.config: PPORun = request.settle("ppo", env, chosen | settings, is_endless=True)
         resumed = request.checkpoint_of(self.config)
         self._training = Training(self.config, request.source_of(env, self.config), policy)
-        self._progress = Progress([])
+        self._progress = self._training.progress
         if resumed is not None:
             self._resume(resumed)
 
@@ -54,8 +54,6 @@ class PPOTrainer:
         except BaseException:
             self.close()
             raise
-        self._progress.step = self._training.source.step
-        self._progress.metrics["run/episodes"] = self._training.source.episodes.num_ended
 
     @property
     def agent(self) -> Agent:

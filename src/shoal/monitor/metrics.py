@@ -23,6 +23,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "train/clip_fraction": "share of probability ratios that were clipped",
         "train/explained_variance": "share of the variance of returns that the values explain",
         "train/learning_rate": "learning rate of the latest update",
+        "train/clip_range": "clip range of the latest update",
         "train/gradient_norm": "norm of the gradient before it was clipped",
         "train/epochs": "passes over the rollout in the latest update",
         "engine/steps_per_s": "environment steps per second",

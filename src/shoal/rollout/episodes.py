@@ -28,9 +28,13 @@ class Episodes:
         self._numbers = np.arange(num_envs)
         """When each running episode began, among all."""
         self._num_begun = num_envs
-        self.num_ended = 0
-        """Those within the limit."""
         self._latest: deque[tuple[float, int]] = deque(maxlen=LATEST)
+
+    @property
+    def num_ended(self) -> int:
+        """Those within the limit that have begun and do not run any more."""
+        limit = self._num_begun if self.limit is None else self.limit
+        return min(limit, self._num_begun) - int(np.count_nonzero(self._numbers < limit))
 
     @property
     def is_over(self) -> bool:
@@ -49,10 +53,9 @@ class Episodes:
             self._end(int(ids[place]), is_lost)
 
     def _end(self, env_id: int, is_lost: bool) -> None:
-        if self.limit is None or self._numbers[env_id] < self.limit:
-            self.num_ended += 1
-            if not is_lost:
-                self._latest.append((float(self._returns[env_id]), int(self._lengths[env_id])))
+        counts = self.limit is None or self._numbers[env_id] < self.limit
+        if counts and not is_lost:
+            self._latest.append((float(self._returns[env_id]), int(self._lengths[env_id])))
         self._returns[env_id] = 0.0
         self._lengths[env_id] = 0
         self._numbers[env_id] = self._num_begun
@@ -78,14 +81,14 @@ class Episodes:
             "lengths": self._lengths.tolist(),
             "numbers": self._numbers.tolist(),
             "num_begun": self._num_begun,
-            "num_ended": self.num_ended,
             "latest": [list(one) for one in self._latest],
         }
 
     def put_state(self, state: Mapping[str, Any]) -> None:
+        """Count on from there, up to the limit that is set here."""
         self._returns[:] = state["returns"]
         self._lengths[:] = state["lengths"]
         self._numbers[:] = state["numbers"]
-        self._num_begun, self.num_ended = state["num_begun"], state["num_ended"]
+        self._num_begun = state["num_begun"]
         self._latest.clear()
         self._latest.extend((one[0], one[1]) for one in state["latest"])

@@ -32,6 +32,11 @@ class EnvConfig:
     step_timeout_s: float | None = None
     """An environment that takes longer for a step is ended and rebuilt (backend process)."""
 
+    def __post_init__(self) -> None:
+        _check_least(self, n_envs=1)
+        if self.overlap and self.n_envs < 2:
+            raise ConfigError("overlap needs two environments at least: n_envs is 1.")
+
 
 @dataclass(frozen=True, slots=True)
 class GoalConfig:
@@ -41,6 +46,9 @@ class GoalConfig:
     """After so many steps of all environments together."""
     num_episodes: int | None = None
     """When the first so many episodes, by when they began, have ended."""
+
+    def __post_init__(self) -> None:
+        _check_least(self, total_steps=1, num_episodes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,10 @@ class OutputConfig:
     calibrate: bool = True
     """Measure how much faster this is than one environment, at the start."""
 
+    def __post_init__(self) -> None:
+        _check_least(self, eval_episodes=1, log_interval=1)
+        _check_least(self, save_every=0, eval_every=0, video_every=0)
+
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
@@ -84,6 +96,9 @@ class RunConfig:
     resume_from: Path | None = None
     """A run's folder, or a checkpoint: go on from there."""
 
+    def __post_init__(self) -> None:
+        _check_least(self, seed=0, num_threads=1)
+
 
 @dataclass(frozen=True, slots=True)
 class PPORun:
@@ -97,9 +112,12 @@ class PPORun:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        if self.envs.n_envs < 1:
-            raise ConfigError(f"n_envs must be at least 1, got {self.envs.n_envs}.")
-        if self.envs.overlap and self.envs.n_envs < 2:
-            raise ConfigError("overlap needs two environments at least: n_envs is 1.")
         if self.ppo.n_steps * self.envs.n_envs < 2:
             raise ConfigError("n_steps times n_envs must be at least 2: there is nothing to learn.")
+
+
+def _check_least(config: object, **least: int) -> None:
+    for name, bound in least.items():
+        value = getattr(config, name)
+        if value is not None and value < bound:
+            raise ConfigError(f"{name} must be at least {bound}, got {value}.")

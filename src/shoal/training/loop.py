@@ -10,11 +10,13 @@ in here knows which, nor what a learner does with one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from shoal.errors import ConfigError
 from shoal.monitor.sink import Sink
 from shoal.rollout.rollout import Rollout
+from shoal.vector.env import VectorEnv
 
 
 class Learner(Protocol):
@@ -33,12 +35,44 @@ class Callback(Protocol):
 class Progress:
     """A run as it stands: what callbacks see, and what they can do."""
 
-    def __init__(self, sinks: Sequence[Sink]) -> None:
-        self._sinks = sinks
+    def __init__(
+        self,
+        sinks: Sequence[Sink] = (),
+        envs: VectorEnv | None = None,
+        change: Callable[..., None] | None = None,
+    ) -> None:
+        self.sinks, self._envs, self._change = sinks, envs, change
         self.step = self.num_updates = 0
         self.metrics: dict[str, float] = {}
         """The latest of every kind."""
+        self.working_s = 0.0
+        """Seconds in which rollouts were collected and learnt from; callbacks and sinks aside."""
         self.stopped_by: str | None = None
+
+    def go_on(self, step: int, num_episodes: int, time_s: float) -> None:
+        """Count on from where a run was broken off."""
+        self.step = step
+        self.metrics |= {"run/episodes": num_episodes, "run/time_s": time_s}
+
+    @property
+    def envs(self) -> VectorEnv:
+        """The environments, all of them between two steps.
+
+        `set_attr` and `set_next_reset` give them other tasks. Do not step or reset them.
+        """
+        if self._envs is None:
+            raise ConfigError("this run was begun without naming its environments.")
+        return self._envs
+
+    def change(self, **settings: Any) -> None:
+        """Learn by other settings of the algorithm from the next update on.
+
+        `change(learning_rate=1e-4)`. Where a schedule is set, it goes on with the new value.
+        Checkpoints keep what was changed, and a run that goes on from one goes on with it.
+        """
+        if self._change is None:
+            raise ConfigError("this run was begun without a way to change its settings.")
+        self._change(**settings)
 
     def stop(self, reason: str) -> None:
         """End the run after this update."""
@@ -47,7 +81,7 @@ class Progress:
     def write(self, metrics: Mapping[str, float]) -> None:
         """Tell all sinks."""
         self.metrics.update(metrics)
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink.write(self.step, metrics)
 
 
@@ -58,14 +92,16 @@ def learn(
     callbacks: Sequence[Callback] = (),
 ) -> None:
     """Learn from one rollout after the other, until there are no more or somebody says stop."""
-    then = time.perf_counter()
+    before_s = progress.metrics.get("run/time_s", 0.0)
+    first = then = time.perf_counter()
     for rollout in source:
         begun = time.perf_counter()
         metrics = rollout.metrics() | learner.update(rollout)
         now = time.perf_counter()
         metrics |= _shares(metrics, now - begun)
         metrics |= _pace(rollout, metrics, progress.metrics, now - then)
-        then = now
+        metrics["run/time_s"] = before_s + now - first
+        progress.working_s += now - then
         progress.step = rollout.step
         progress.num_updates += 1
         progress.write(metrics)
@@ -73,6 +109,7 @@ def learn(
             callback(progress)
         if progress.stopped_by is not None:
             return
+        then = time.perf_counter()
 
 
 def _shares(metrics: dict[str, Any], learning_s: float) -> dict[str, float]:
@@ -89,10 +126,9 @@ def _shares(metrics: dict[str, Any], learning_s: float) -> dict[str, float]:
 def _pace(
     rollout: Rollout, metrics: Mapping[str, float], before: Mapping[str, float], seconds: float
 ) -> dict[str, float]:
-    """How fast that was."""
+    """How fast that was, by the time that collecting and learning took."""
     episodes = metrics.get("run/episodes", 0.0) - before.get("run/episodes", 0.0)
     return {
         "engine/steps_per_s": rollout.num_steps / seconds,
         "engine/episodes_per_s": episodes / seconds,
-        "run/time_s": before.get("run/time_s", 0.0) + seconds,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from shoal.training.checkpoint import Checkpoint
 from shoal.training.config import PPORun
 from shoal.training.envs import make_envs
 from shoal.training.evaluate import Evaluation, evaluate, film
-from shoal.training.settings import to_mapping
+from shoal.training.loop import Progress
+from shoal.training.settings import override, to_mapping
 from shoal.training.spaces import describe
 from shoal.vector.source import Source, own_factory, resolve
 
@@ -28,6 +30,8 @@ log = logging.getLogger("shoal")
 
 _SMALL = 1_000_000
 """Weights up to which one thread computes faster than several."""
+_LASTING = ("n_steps", "max_grad_norm", "normalize_rewards")
+"""Settings that parts are made with, once."""
 
 
 class Training:
@@ -67,6 +71,19 @@ class Training:
             overlap=config.envs.overlap,
         )
         self._kept = save.Kept(self.agent, self.learner, self.source)
+        self.progress = Progress(envs=envs, change=self._change)
+        """How far the run has come, for the loop to count on in."""
+
+    def _change(self, **settings: Any) -> None:
+        lasting = (*_LASTING, "gamma") if self.config.ppo.normalize_rewards else _LASTING
+        fixed = [name for name in settings if name in lasting]
+        if fixed:
+            raise ConfigError(
+                f"{', '.join(fixed)} cannot be changed while a run goes on: its parts were made "
+                "with it. Set it when the run begins."
+            )
+        self.learner.config = override(self.learner.config, **settings)
+        self.config = replace(self.config, ppo=self.learner.config)
 
     def __enter__(self) -> Training:
         return self
@@ -81,6 +98,7 @@ class Training:
             {
                 "algorithm": "ppo",
                 "step": self.source.step,
+                "time_s": self.progress.metrics.get("run/time_s", 0.0),
                 "env": self.config.envs.env,
                 "observation_space": describe(envs.single_observation_space),
                 "action_space": describe(envs.single_action_space),
@@ -93,6 +111,8 @@ class Training:
         about, envs = checkpoint.about, self.envs
         save.check_spaces(about, envs.single_observation_space, envs.single_action_space)
         lost = self._kept.put(checkpoint)
+        num_episodes = self.source.episodes.num_ended
+        self.progress.go_on(self.source.step, num_episodes, about.get("time_s", 0.0))
         if lost:
             log.warning(
                 "the running episodes of environments %s could not be replayed to where they "

@@ -42,7 +42,6 @@ def settle(
     has_goal = (config.goal.total_steps, config.goal.num_episodes) != (None, None)
     if not has_goal and not is_endless:
         raise ConfigError("when is it over? Give total_steps or num_episodes.")
-    _check_counts(config)
     return config
 
 
@@ -115,20 +114,3 @@ def _named(env: Source | None) -> dict[str, str]:
     if isinstance(env, list | tuple) and env:
         return _named(env[0])
     return {"env": env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)}
-
-
-def _check_counts(config: PPORun) -> None:
-    goal, output, run = config.goal, config.output, config.run
-    for least, name, value in (
-        (1, "total_steps", goal.total_steps),
-        (1, "num_episodes", goal.num_episodes),
-        (1, "num_threads", run.num_threads),
-        (1, "eval_episodes", output.eval_episodes),
-        (1, "log_interval", output.log_interval),
-        (0, "save_every", output.save_every),
-        (0, "eval_every", output.eval_every),
-        (0, "video_every", output.video_every),
-        (0, "seed", run.seed),
-    ):
-        if value is not None and value < least:
-            raise ConfigError(f"{name} must be at least {least}, got {value}.")

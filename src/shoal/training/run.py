@@ -48,6 +48,7 @@ class Training(Protocol):
 
     agent: Agent
     source: Collector
+    progress: Progress
 
     @property
     def learner(self) -> Learner: ...
@@ -96,8 +97,8 @@ class Conduct:
         with ExitStack() as until_done:
             console = Console(self._undertaking) if shows else None
             sinks = [until_done.enter_context(closing(one)) for one in self._sinks(console)]
-            progress = Progress(sinks)
-            progress.step = self._undertaking.first_step
+            progress = self._training.progress
+            progress.sinks = sinks
             watch = self._evaluating()
             self._learn(progress, [watch, self._saving(), *callbacks])
             is_saved = self._save(FINAL)
@@ -160,8 +161,7 @@ class Conduct:
 
     def _summary(self, progress: Progress, evaluation: Evaluation) -> dict[str, Any]:
         seconds, latest = time.perf_counter() - self._begun, progress.metrics
-        learning_s = latest.get("run/time_s", seconds)
-        pace = (progress.step - self._undertaking.first_step) / learning_s
+        pace = (progress.step - self._undertaking.first_step) / (progress.working_s or seconds)
         shares = {
             name: latest.get(f"time/{name}") for name in ("stepping", "inference", "learning")
         }

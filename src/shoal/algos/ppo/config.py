@@ -54,6 +54,10 @@ class PPOConfig:
         for name in ("gamma", "gae_lambda"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ConfigError(f"{name} must be from 0 to 1, got {getattr(self, name):g}.")
-        for name in ("learning_rate", "clip_range", "max_grad_norm"):
-            if not getattr(self, name) > 0.0:
-                raise ConfigError(f"{name} must be above zero, got {getattr(self, name):g}.")
+        for name in ("learning_rate", "clip_range", "max_grad_norm", "target_kl"):
+            value = getattr(self, name)
+            if value is not None and not value > 0.0:
+                raise ConfigError(f"{name} must be above zero, got {value:g}.")
+        for name in ("value_coef", "entropy_coef"):
+            if not getattr(self, name) >= 0.0:
+                raise ConfigError(f"{name} must not be below zero, got {getattr(self, name):g}.")

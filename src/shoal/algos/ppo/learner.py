@@ -95,6 +95,7 @@ class PPO:
         self.agent.version += 1
         return _metrics(told, clip, material) | {
             "train/learning_rate": rate,
+            "train/clip_range": clip,
             "train/epochs": num_epochs,
         }
 
