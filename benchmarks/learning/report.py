@@ -17,6 +17,8 @@ from benchmarks.plan import ROOT
 from shoal.measure.table import NONE, as_markdown
 
 DOCS = ROOT / "docs"
+FEWEST = 3
+"""Seeds that a comparison takes."""
 
 HEAD = """\
 # Results
@@ -59,8 +61,8 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Where our interval lies."""
-        if len(self.estimates) < len(LIBRARIES):
+        """Where our interval lies; of too few seeds there is none to speak of."""
+        if any(len(of) < FEWEST for of in self.rows.values()):
             return NONE
         ours, theirs = self.estimates["shoal"], self.estimates["sb3"]
         if ours.high < theirs.low:
@@ -113,12 +115,12 @@ def _summary(comparisons: Sequence[Comparison]) -> str:
 def _in_words(comparisons: Sequence[Comparison]) -> str:
     compared = [one for one in comparisons if one.verdict != NONE]
     if not compared:
-        return "No task has rows of both libraries yet."
+        return f"No task has {FEWEST} rows of both libraries yet."
     below = [one.task.title for one in compared if one.verdict == "below"]
     where = ", ".join(below) if below else "none"
     return (
         "*Level*: the intervals overlap. *Above* and *below*: ours lies wholly there. Of the "
-        f"{len(compared)} tasks with rows of both, it is wholly below on: {where}."
+        f"{len(compared)} tasks with {FEWEST} rows of both or more, it is wholly below on: {where}."
     )
 
 

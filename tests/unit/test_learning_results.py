@@ -333,29 +333,29 @@ def near(scores: Sequence[float]) -> Interval:
     return Interval(middle, middle - 1.0, middle + 1.0)
 
 
-def written(folder: Path, ours: float, theirs: float, task: Task = CARTPOLE) -> None:
+def written(folder: Path, ours: float, theirs: float, num_seeds: int = 3) -> None:
     for library, score in (("shoal", ours), ("sb3", theirs)):
-        for seed in range(2):
-            job = Job(task, library, seed)
+        for seed in range(num_seeds):
+            job = Job(CARTPOLE, library, seed)
             rows.write(folder, job, row(job, score + 10 * seed))
 
 
 def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
     written(tmp_path, 470.0, 400.0)
-    job = Job(CARTPOLE, "shoal", 2)
+    job = Job(CARTPOLE, "shoal", 3)
     rows.write(tmp_path, job, row(job, 500.0, commit="def-dirty"))
     text = report.markdown(report.compare(tmp_path, near), {"cartpole": "images/one.svg"})
     for part in (
-        "| CartPole-v1 | 100,000 | 483.3 (482.3 to 484.3) | 405.0 (404.0 to 406.0) | above |",
+        "| CartPole-v1 | 100,000 | 485.0 (484.0 to 486.0) | 410.0 (409.0 to 411.0) | above |",
         "| Hopper-v5 | 1,000,000 | – | – | – |",
-        "Of the 1 tasks with rows of both, it is wholly below on: none.",
-        "| Shoal | 3 | 483.3 (482.3 to 484.3) | 470.0 to 500.0 | 2 of 3 | 2 | 1 |",
-        "| Stable-Baselines3 | 2 | 405.0 (404.0 to 406.0) | 400.0 to 410.0 | 0 of 2 | 2 | 1 |",
+        "Of the 1 tasks with 3 rows of both or more, it is wholly below on: none.",
+        "| Shoal | 4 | 485.0 (484.0 to 486.0) | 470.0 to 500.0 | 3 of 4 | 2 | 1 |",
+        "| Stable-Baselines3 | 3 | 410.0 (409.0 to 411.0) | 400.0 to 420.0 | 0 of 3 | 2 | 1 |",
         "Asked: at least 475 on every seed.",
         "(images/one.svg)",
-        "5 of 112 rows are there. Missing: cartpole Stable-Baselines3 8, cartpole Shoal 7, ",
-        "`abc` (4), `def-dirty` (1)",
-        "A CPU, 2 cores (5)",
+        "7 of 112 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
+        "`abc` (6), `def-dirty` (1)",
+        "A CPU, 2 cores (7)",
         "torch 2",
     ):
         assert part in text, part
@@ -371,9 +371,18 @@ def test_the_verdict_is_about_whole_intervals(tmp_path: Path, ours: float, verdi
     assert ("below on: CartPole-v1." in report.markdown(compared, {})) == (verdict == "below")
 
 
+def test_two_seeds_decide_nothing(tmp_path: Path) -> None:
+    written(tmp_path, 400.0, 450.0, num_seeds=2)
+    compared = report.compare(tmp_path, near)
+    assert compared[0].verdict == "–"
+    assert "| 405.0 (404.0 to 406.0) | 455.0 (454.0 to 456.0) | – |" in report.markdown(
+        compared, {}
+    )
+
+
 def test_without_rows_the_page_says_so(tmp_path: Path) -> None:
     text = report.markdown(report.compare(tmp_path, near), {})
-    assert "No task has rows of both libraries yet." in text
+    assert "No task has 3 rows of both libraries yet." in text
     assert "0 of 112 rows are there." in text
 
 
