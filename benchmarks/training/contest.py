@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 from benchmarks.plan import ROOT
 from benchmarks.training.task import Answer, Task
 from shoal.measure import processes
+from shoal.measure.contest import run_apart
 
 LIMIT_S = 600.0
 """A measurement that takes longer than this is cut off."""
@@ -75,50 +71,14 @@ def others_cpu(wait_s: float = 1.0) -> float:
 
 def run(task: Task, number: int = 0, limit_s: float = LIMIT_S) -> Answer:
     """One task, in a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
-        result, said = Path(folder, "result.json"), Path(folder, "said.txt")
-        with open(said, "wb") as output:
-            ending = _run(task, result, output, limit_s)
-        if result.exists():
-            return Answer(task, number, **json.loads(result.read_text()))
-        return Answer(task, number, {}, skipped=ending or _last_line(said))
-
-
-def _run(task: Task, result: Path, output: Any, limit_s: float) -> str:
-    """Run the process to its end, or to the limit; says so if it was that."""
-    command = [sys.executable, "-m", "benchmarks.training.child", task.to_json(), str(result)]
-    process = subprocess.Popen(
-        [*command, str(time.monotonic())],
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-    )
-    try:
-        process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        return f"cut off after {limit_s:g} s"
-    finally:
-        _end(process)
-    return ""
+    command = [sys.executable, "-m", "benchmarks.training.child", task.to_json()]
+    answer, ending = run_apart(command, _environment(), limit_s)
+    if answer is None:
+        return Answer(task, number, {}, skipped=ending)
+    return Answer(task, number, **answer)
 
 
 def _environment() -> dict[str, str]:
     path = [str(ROOT / "src"), str(ROOT), *sys.path]
     joined = os.pathsep.join(dict.fromkeys(folder for folder in path if folder))
     return {**os.environ, "PYTHONPATH": joined, "SHOAL_CACHE": "off"}
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """With all that it has left behind."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    process.wait()
-
-
-def _last_line(said: Path) -> str:
-    lines = said.read_text(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else "its process died without a word"

@@ -104,23 +104,34 @@ def run_job(
 ) -> Outcome:
     """Measure one job in a process of its own."""
     where = where or Where()
-    with tempfile.TemporaryDirectory(prefix="shoal-measure-") as folder:
-        result, said = Path(folder, "result.json"), Path(folder, "said.txt")
-        with open(said, "wb") as output:
-            ending = _run(job, where, result, output, limit_s)
-        if not result.exists():
-            return Outcome(job, number, None, ending or _last_line(said))
-        answer = json.loads(result.read_text())
-    if "skipped" in answer:
-        return Outcome(job, number, None, answer["skipped"])
+    command = [where.python, "-m", "shoal.measure.child", job.to_json()]
+    answer, ending = run_apart(command, _environment(where), limit_s)
+    if answer is None or "skipped" in answer:
+        return Outcome(job, number, None, ending if answer is None else answer["skipped"])
     return Outcome(job, number, Figures(**answer))
 
 
-def _run(job: Job, where: Where, result: Path, output: Any, limit_s: float) -> str:
+def run_apart(
+    command: Sequence[str], env: Mapping[str, str], limit_s: float
+) -> tuple[dict[str, Any] | None, str]:
+    """What a process writes into the file that it is told; if nothing, how it ended instead.
+
+    It is told the file and, after that, when it was started. What it leaves behind is ended.
+    """
+    with tempfile.TemporaryDirectory(prefix="shoal-measure-") as folder:
+        result, said = Path(folder, "result.json"), Path(folder, "said.txt")
+        with open(said, "wb") as output:
+            ending = _run([*command, str(result), str(time.monotonic())], env, output, limit_s)
+        if result.exists():
+            return json.loads(result.read_text()), ""
+        return None, ending or _last_line(said)
+
+
+def _run(command: Sequence[str], env: Mapping[str, str], output: Any, limit_s: float) -> str:
     """Run the process to its end, or to the limit; says so if it was that."""
     process = subprocess.Popen(
-        [where.python, "-m", "shoal.measure.child", job.to_json(), result, str(time.monotonic())],
-        env=_environment(where),
+        command,
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
