@@ -32,19 +32,16 @@ class Material(NamedTuple):
     is_whole: bool
     """Whether every step is to be learnt from: then all weights are 1."""
 
-    def at(self, rows: Tensor) -> Material:
-        """Some of it, in this order."""
+    def at(self, rows: Tensor | slice) -> Material:
+        """Some of it, in this order; a slice stays where it lies."""
         masks = None if self.masks is None else self.masks[rows]
         leaves = [leaf[rows] for leaf in self.leaves]
         return Material(leaves, self.actions[rows], masks, self.numbers[:, rows], self.is_whole)
 
     def split(self, size: int) -> Iterator[Material]:
-        """All of it, piece by piece, where it lies."""
+        """All of it, piece by piece."""
         for begin in range(0, len(self.actions), size):
-            rows = slice(begin, begin + size)
-            masks = None if self.masks is None else self.masks[rows]
-            leaves = [leaf[rows] for leaf in self.leaves]
-            yield Material(leaves, self.actions[rows], masks, self.numbers[:, rows], self.is_whole)
+            yield self.at(slice(begin, begin + size))
 
     def scale_advantages(self, size: int) -> None:
         """Have those of every `size` steps, one after the other, at mean 0 and variance 1."""
