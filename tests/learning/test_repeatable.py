@@ -112,13 +112,14 @@ def test_each_group_goes_through_what_it_would_in_lock_step() -> None:
         rollout = training.source.collect()
     halves = [slice(0, None, 2), slice(1, None, 2)]
     random = [stream(IN_TURNS.run.seed, ACTING, half) for half in range(2)]
+    noise = [agent.noise(16, 2, random[half]) for half in range(2)]
     with shoal.make("CartPole-v1", 4, backend="serial", autoreset="same_step") as envs:
         observations, _ = envs.reset(seed=IN_TURNS.run.seed)
         for t in range(16):
             actions = np.empty(4, np.int64)
             assert np.array_equal(rollout.observations[0][t], observations)
             for half, rows in enumerate(halves):
-                decision = agent.act((observations[rows],), None, None, random[half])
+                decision = agent.act((observations[rows],), None, None, noise[half][t])
                 actions[rows] = decision.env_actions
                 assert np.array_equal(rollout.log_probs[t, rows], decision.log_probs)
             observations, rewards, terminations, truncations, _ = envs.step(actions)
@@ -186,10 +187,10 @@ def test_what_the_learner_thinks_of_an_action_is_what_the_actor_thought() -> Non
             rollout = training.source.collect()
             material = training.learner._material(rollout)
             for batch, opinion in training.learner._opinions(material, rollout):
-                log_probs, values, *_ = batch.numbers
+                log_probs, values, *_ = batch.numbers.numpy()
                 found = opinion.judged.log_probs
-                torch.testing.assert_close(found, log_probs, atol=1e-6, rtol=1e-5)
-                torch.testing.assert_close(opinion.values, values, atol=1e-5, rtol=1e-5)
+                np.testing.assert_allclose(found, log_probs, atol=1e-6, rtol=1e-5)
+                np.testing.assert_allclose(opinion.values, values, atol=1e-5, rtol=1e-5)
 
 
 class Sparse(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 from gymnasium import spaces  # noqa: E402
 from torch import distributions as D  # noqa: E402, N812
 
-from shoal.algos.heads import TanhGaussian, head_of  # noqa: E402
+from shoal.algos.heads import Judged, TanhGaussian, head_of  # noqa: E402
+from shoal.algos.numbers import bare  # noqa: E402
 from shoal.errors import ConfigError  # noqa: E402
 
 SPACES: list[spaces.Space[Any]] = [
@@ -25,9 +26,27 @@ SPACES: list[spaces.Space[Any]] = [
 ]
 
 
-def drawn(head: Any, parameters: Any, masks: Any, seed: int) -> Any:
+KINDS = [torch.Tensor.detach, bare]
+"""As on a GPU, and as on a CPU."""
+
+
+def drawn(head: Any, parameters: Any, masks: Any, seed: int, kind: Any = bare) -> Any:
     noise = head.noise(len(parameters), torch.Generator().manual_seed(seed))
-    return head.draw(parameters, masks, noise)
+    masks = None if masks is None else kind(masks)
+    return [torch.as_tensor(one) for one in head.draw(kind(parameters), masks, kind(noise))]
+
+
+def judged(head: Any, parameters: Any, actions: Any, masks: Any, kind: Any = bare) -> Judged:
+    masks = None if masks is None else kind(masks)
+    found = head.judge(kind(parameters), kind(actions), masks)
+
+    def slope(push: Any, spread: Any) -> Any:
+        given = found.slope(kind(push), None if spread is None else kind(spread))
+        return torch.as_tensor(given)
+
+    entropy = found.entropy()
+    entropy = entropy if isinstance(entropy, torch.Tensor) else torch.tensor(entropy)
+    return Judged(torch.as_tensor(found.log_probs), lambda: entropy, slope)
 
 
 def oracle(space: spaces.Space[Any], head: Any, parameters: Any) -> Any:
@@ -40,35 +59,53 @@ def oracle(space: spaces.Space[Any], head: Any, parameters: Any) -> Any:
     return None
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("space", SPACES, ids=str)
 @pytest.mark.parametrize("squash", [False, True])
-def test_drawn_actions_are_in_the_space(space: spaces.Space[Any], squash: bool) -> None:
+def test_drawn_actions_are_in_the_space(space: spaces.Space[Any], squash: bool, kind: Any) -> None:
     head = head_of(space, squash=squash)
     parameters = 3.0 * torch.randn(64, head.size, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        actions, _ = drawn(head, parameters, None, seed=1)
+    actions, _ = drawn(head, parameters, None, seed=1, kind=kind)
     taken = head.to_env(actions.numpy())
     assert len(taken) == 64
     assert all(space.contains(one) for one in taken)
-    assert all(space.contains(one) for one in head.to_env(head.best(parameters, None).numpy()))
+    best = torch.as_tensor(head.best(kind(parameters), None)).numpy()
+    assert all(space.contains(one) for one in head.to_env(best))
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_log_probs_of_drawing_and_of_judging_are_the_same(space: spaces.Space[Any]) -> None:
+@pytest.mark.parametrize("squash", [False, True])
+def test_arrays_and_tensors_come_to_the_same(space: spaces.Space[Any], squash: bool) -> None:
+    head = head_of(space, squash=squash)
+    parameters = torch.randn(64, head.size, generator=torch.Generator().manual_seed(0))
+    by_torch, by_numpy = (drawn(head, parameters, None, seed=1, kind=kind) for kind in KINDS)
+    for one, other in zip(by_torch, by_numpy, strict=True):
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_log_probs_of_drawing_and_of_judging_are_the_same(
+    space: spaces.Space[Any], kind: Any
+) -> None:
     for squash in (False, True):
         head = head_of(space, squash=squash)
         parameters = torch.randn(16, head.size, generator=torch.Generator().manual_seed(0))
-        with torch.no_grad():
-            actions, log_probs = drawn(head, parameters, None, seed=1)
-            assert torch.equal(head.judge(parameters, actions, None).log_probs, log_probs)
+        actions, log_probs = drawn(head, parameters, None, seed=1, kind=kind)
+        found = judged(head, parameters, actions, None, kind)
+        assert torch.equal(found.log_probs, log_probs)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_log_probs_and_entropy_are_those_of_the_distribution(space: spaces.Space[Any]) -> None:
+def test_log_probs_and_entropy_are_those_of_the_distribution(
+    space: spaces.Space[Any], kind: Any
+) -> None:
     head = head_of(space, log_std=-0.5)
     parameters = torch.randn(16, head.size, generator=torch.Generator().manual_seed(0))
     actions, _ = drawn(head, parameters, None, seed=1)
-    judged = head.judge(parameters, actions, None)
+    found = judged(head, parameters, actions, None, kind)
     if isinstance(space, spaces.MultiDiscrete):
         counts = space.nvec.reshape(-1).tolist()
         each = [D.Categorical(logits=one) for one in parameters.split(counts, -1)]
@@ -78,8 +115,8 @@ def test_log_probs_and_entropy_are_those_of_the_distribution(space: spaces.Space
         distribution = oracle(space, head, parameters)
         values = actions.float() if isinstance(space, spaces.MultiBinary) else actions
         log_probs, entropy = distribution.log_prob(values), distribution.entropy()
-    torch.testing.assert_close(judged.log_probs, log_probs)
-    torch.testing.assert_close(judged.entropy(), entropy)
+    torch.testing.assert_close(found.log_probs, log_probs)
+    torch.testing.assert_close(found.entropy(), entropy)
 
 
 def test_choices_are_drawn_as_often_as_they_are_probable() -> None:
@@ -97,10 +134,10 @@ def test_what_a_mask_forbids_is_never_drawn_and_has_no_part_in_the_entropy() -> 
     masks = torch.tensor([True, False, True, False]).expand(500, 4)
     actions, log_probs = drawn(head, parameters, masks, seed=0)
     assert set(actions.tolist()) == {0, 2}
-    judged = head.judge(parameters, actions, masks)
-    torch.testing.assert_close(judged.entropy(), torch.full((500,), 2.0).log())
+    found = judged(head, parameters, actions, masks)
+    torch.testing.assert_close(found.entropy(), torch.full((500,), 2.0).log())
     torch.testing.assert_close(log_probs, torch.full((500,), 0.5).log())
-    assert (head.best(parameters, ~masks) == 1).all()
+    assert (head.best(bare(parameters), bare(~masks)) == 1).all()
 
 
 def test_masks_of_several_choices_are_taken_apart() -> None:
@@ -139,11 +176,12 @@ def test_other_action_spaces_are_refused_by_name() -> None:
         head_of(spaces.Text(5))
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("space", SPACES, ids=str)
 @pytest.mark.parametrize("squash", [False, True])
 @pytest.mark.parametrize("counts_entropy", [False, True])
 def test_slopes_are_those_that_autograd_finds(
-    space: spaces.Space[Any], squash: bool, counts_entropy: bool
+    space: spaces.Space[Any], squash: bool, counts_entropy: bool, kind: Any
 ) -> None:
     head = head_of(space, squash=squash, log_std=-0.5)
     random = torch.Generator().manual_seed(0)
@@ -151,7 +189,7 @@ def test_slopes_are_those_that_autograd_finds(
     masks = None
     if head.takes_masks:
         masks = torch.rand(16, head.size, generator=random) > 0.3
-        for part in masks.split(getattr(head, "_counts", [head.size]), -1):
+        for part in masks.split(counts(head), -1):
             part[:, 0] = True
     with torch.no_grad():
         actions, _ = drawn(head, parameters, masks, seed=1)
@@ -165,10 +203,15 @@ def test_slopes_are_those_that_autograd_finds(
     wanted = {name: one.grad.clone() for name, one in head.named_parameters()}
     for one in head.parameters():
         one.grad = None
-    found = head.judge(parameters, actions, masks).slope(push, spread)
+    found = judged(head, parameters, actions, masks, kind).slope(push, spread)
     torch.testing.assert_close(found, parameters.grad)
     for name, one in head.named_parameters():
         torch.testing.assert_close(one.grad, wanted[name])
+
+
+def counts(head: Any) -> list[int]:
+    parts = getattr(head, "_parts", [slice(0, head.size)])
+    return [part.stop - part.start for part in parts]
 
 
 def transcribed(head: Any, parameters: Any, actions: Any, masks: Any) -> tuple[Any, Any]:
@@ -185,8 +228,7 @@ def transcribed(head: Any, parameters: Any, actions: Any, masks: Any) -> tuple[A
     if not head.takes_masks:
         switches = D.Independent(D.Bernoulli(logits=parameters), 1)
         return switches.log_prob(actions.float()), switches.entropy()
-    counts = getattr(head, "_counts", [head.size])
-    logits = torch.where(masks, parameters, -1e9).split(counts, -1)
+    logits = torch.where(masks, parameters, -1e9).split(counts(head), -1)
     each = [D.Categorical(logits=one) for one in logits]
     choices = actions.reshape(len(actions), -1).unbind(-1)
     log_probs = sum(one.log_prob(choice) for one, choice in zip(each, choices, strict=True))
@@ -198,9 +240,9 @@ def test_the_entropy_of_squashed_actions_is_about_that_of_what_they_become() -> 
     means = torch.full((200_000, 1), 0.8)
     with torch.no_grad():
         actions, log_probs = drawn(head, means, None, seed=0)
-    judged = head.judge(means, actions, None)
-    assert float(judged.entropy().mean()) == pytest.approx(-float(log_probs.mean()), abs=0.01)
-    slope = judged.slope(torch.zeros(200_000), torch.full((200_000,), 1.0 / 200_000))
+    found = judged(head, means, actions, None)
+    assert float(found.entropy().mean()) == pytest.approx(-float(log_probs.mean()), abs=0.01)
+    slope = found.slope(torch.zeros(200_000), torch.full((200_000,), 1.0 / 200_000))
     assert float(slope.sum()) == pytest.approx(-0.907, abs=0.01)  # by numerical integration
 
 
@@ -213,4 +255,4 @@ def test_squashed_actions_never_leave_their_space() -> None:
         for one in head.to_env(np.array([[30.0] * 3, [-30.0] * 3], np.float32)):
             assert space.contains(one)
     flat = head_of(spaces.Box(np.float32([0.0, 1.0]), np.float32([0.0, 2.0])), squash=True)
-    assert flat.judge(torch.zeros(1, 2), torch.zeros(1, 2), None).log_probs.isfinite().all()
+    assert judged(flat, torch.zeros(1, 2), torch.zeros(1, 2), None).log_probs.isfinite().all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -31,13 +33,13 @@ def gradient(
     leaves = [torch.randn(16, 3), torch.randint(1, 5, (16,))]
     with torch.no_grad():
         parameters, _ = agent.network(agent.observation(leaves))
-        noise = agent.head.noise(16, torch.Generator().manual_seed(1))
-        actions, _ = agent.head.draw(parameters, None, noise)
+    noise = agent.head.noise(16, torch.Generator().manual_seed(1))
+    actions, _ = agent.head.draw(parameters, None, noise)
     opinion = agent.judge(leaves, actions, None)
     assert (opinion.traced is None) == (network is Elsewhere or config.activation == "silu")
-    slope = torch.linspace(-1.0, 1.0, 16)
+    slope = np.linspace(-1.0, 1.0, 16, dtype=np.float32)
     descent.begin()
-    agent.go_back(opinion, slope, 0.1 * slope.abs(), slope.square())
+    agent.go_back(opinion, slope, 0.1 * abs(slope), slope * slope)
     return descent.gradient
 
 
@@ -54,6 +56,38 @@ def test_gradients_are_those_of_autograd(
     wanted = gradient(Elsewhere, config, action_space)
     assert float(wanted.norm()) > 0.1
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("change", ["moved", "copied", "loaded"])
+def test_plain_layers_follow_their_weights(change: str) -> None:
+    agent = Agent(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), NetworkConfig((8,)))
+    seen = np.ones((4, 3), np.float32)
+    before = agent.value((seen,), None)
+    if change == "moved":
+        Descent(agent.parameters(), 1.0)
+    elif change == "copied":
+        agent = copy.deepcopy(agent)
+    else:
+        agent.load_state_dict({name: one.clone() for name, one in agent.state_dict().items()})
+    assert np.array_equal(agent.value((seen,), None), before)
+    with torch.no_grad():
+        agent.network.values.layers[-1].bias += 1.0
+    np.testing.assert_allclose(agent.value((seen,), None), before + 1.0, rtol=1e-6)
+
+
+def test_batches_of_all_sizes_go_back_as_far() -> None:
+    """The memory that is used again is made for the largest."""
+    agent = Agent(spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), NetworkConfig((8, 4)))
+    descent, found = Descent(agent.parameters(), 1.0), {}
+    for size in (4, 16, 4):
+        seen = torch.linspace(-1.0, 1.0, 48).view(16, 3)[:size]
+        opinion = agent.judge([seen], torch.zeros(size, dtype=torch.long), None)
+        descent.begin()
+        agent.go_back(opinion, np.ones(size, np.float32), None, np.ones(size, np.float32))
+        if size in found:
+            assert torch.equal(descent.gradient, found[size])
+        found[size] = descent.gradient.clone()
+    assert not torch.equal(found[4], found[16])
 
 
 def test_what_is_frozen_in_a_policy_of_ones_own_stays() -> None:
@@ -73,7 +107,7 @@ def test_what_is_frozen_in_a_policy_of_ones_own_stays() -> None:
     leaves = [torch.randn(16, 3), torch.randint(1, 5, (16,))]
     opinion = agent.judge(leaves, torch.zeros(16, dtype=torch.long), None)
     descent.begin()
-    agent.go_back(opinion, torch.ones(16), None, torch.ones(16))
+    agent.go_back(opinion, np.ones(16, np.float32), None, np.ones(16, np.float32))
     descent.step(1e-2)
     assert torch.equal(agent.network.actions.layers[0].weight, before)
     assert agent.network.values.layers[0] is agent.network.actions.layers[0]

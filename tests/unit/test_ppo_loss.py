@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from shoal.algos.numbers import bare  # noqa: E402
 from shoal.algos.ppo.loss import distance, normalized, ppo_losses  # noqa: E402
 
 
@@ -38,11 +40,12 @@ def slow_losses(
     return policy / count, value / count, kl / count, clipped / count
 
 
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
 @pytest.mark.parametrize("clip_values", [False, True])
-def test_losses_are_those_of_the_paper(clip_values: bool) -> None:
+def test_losses_are_those_of_the_paper(clip_values: bool, kind: Any) -> None:
     rng = np.random.default_rng(0)
     given = [rng.normal(size=40) for _ in range(6)]
-    new, old, values, old_values, advantages, returns = (torch.tensor(one) for one in given)
+    new, old, values, old_values, advantages, returns = (kind(one) for one in given)
     losses = ppo_losses(
         new,
         values,
@@ -61,20 +64,23 @@ def test_losses_are_those_of_the_paper(clip_values: bool) -> None:
 
 @pytest.mark.parametrize("clip_values", [False, True])
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_slopes_are_those_that_autograd_finds(clip_values: bool, is_weighted: bool) -> None:
+@pytest.mark.parametrize("kind", [torch.Tensor.detach, bare])
+def test_slopes_are_those_that_autograd_finds(
+    clip_values: bool, is_weighted: bool, kind: Any
+) -> None:
     rng = np.random.default_rng(1)
     given = torch.tensor(rng.normal(scale=0.3, size=(6, 200)))
     new, old, values, old_values, advantages, returns = given
     new, values = new.detach().requires_grad_(), values.detach().requires_grad_()
     weights = (torch.arange(200) % 3 > 0).double() if is_weighted else None
     losses = ppo_losses(
-        new,
-        values,
-        old_log_probs=old,
-        old_values=old_values,
-        advantages=advantages,
-        returns=returns,
-        weights=weights,
+        kind(new),
+        kind(values),
+        old_log_probs=kind(old),
+        old_values=kind(old_values),
+        advantages=kind(advantages),
+        returns=kind(returns),
+        weights=None if weights is None else kind(weights),
         clip_range=0.2,
         clip_values=clip_values,
     )
@@ -87,8 +93,8 @@ def test_slopes_are_those_that_autograd_finds(clip_values: bool, is_weighted: bo
     counts = torch.ones(200, dtype=torch.float64) if weights is None else weights
     loss = (counts * (0.5 * error - gain)).sum() / counts.sum()
     loss.backward()
-    torch.testing.assert_close(losses.push, new.grad)
-    torch.testing.assert_close(losses.pull, values.grad)
+    torch.testing.assert_close(torch.as_tensor(losses.push), new.grad)
+    torch.testing.assert_close(torch.as_tensor(losses.pull), values.grad)
     assert 0 < int((losses.push == 0).sum()) < 150
 
 

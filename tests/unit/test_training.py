@@ -17,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from threadpoolctl import threadpool_info  # noqa: E402
 from torch import nn  # noqa: E402
 
 import shoal  # noqa: E402
@@ -73,6 +74,19 @@ def test_a_run_leaves_a_folder_that_tells_all_of_it(tmp_path: Path) -> None:
     assert sum(summary["shares_of_time"].values()) == pytest.approx(1.0)
     rows = read_rows(done.folder / "metrics.jsonl")
     assert [row["step"] for row in rows if "train/policy_loss" in row] == [128, 256, 384, 512]
+
+
+def test_a_small_network_is_computed_by_one_thread(tmp_path: Path) -> None:
+    def num_threads() -> list[int]:
+        blas = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+        return [torch.get_num_threads(), *blas]
+
+    seen: list[list[int]] = []
+    before = num_threads()
+    run(tmp_path, callbacks=[lambda _: seen.append(num_threads())])
+    assert seen
+    assert all(set(found) == {1} for found in seen)
+    assert num_threads() == before
 
 
 def test_the_config_of_a_run_reproduces_it(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from shoal.algos.heads import Head, Judged, head_of
-from shoal.algos.networks import ActorCritic, NetworkConfig, Traced, is_image
+from shoal.algos.networks import ActorCritic, NetworkConfig, is_image
 from shoal.algos.normal import Normal
+from shoal.algos.numbers import Numbers, array, bare
+from shoal.algos.plain import Traced
 from shoal.errors import ContractError
 from shoal.layout import Array, Layout, Leaf
 from shoal.rollout.actor import Decision
@@ -27,12 +29,12 @@ MakeNetwork = Callable[[spaces.Space[Any], int], nn.Module]
 class Opinion(NamedTuple):
     """What an agent thinks by now of actions, and of the observations they were drawn for."""
 
-    parameters: Tensor
-    """Of the actions' distributions."""
-    values: Tensor
+    values: Numbers
     judged: Judged
     traced: tuple[Traced, Traced] | None = None
-    """How a network of plain layers came to it, of which autograd knows nothing."""
+    """How a plain network came to it, or else"""
+    found: tuple[Tensor, Tensor] | None = None
+    """parameters and values, as autograd knows them."""
 
 
 class Agent(nn.Module):
@@ -68,10 +70,9 @@ class Agent(nn.Module):
 
     @property
     def _plain(self) -> ActorCritic | None:
-        """Our own network, if of plain layers; what others have made is not looked into."""
-        network = self.network
-        is_plain = self._is_own and type(network) is ActorCritic and network.is_plain
-        return network if is_plain else None  # type: ignore[return-value]
+        """Our own network, if it can do by NumPy; what others have made is not looked into."""
+        is_plain = self._is_own and self.device.type == "cpu" and self.network.is_plain
+        return self.network if is_plain else None  # type: ignore[return-value]
 
     # --- acting -----------------------------------------------------------------------------
 
@@ -88,62 +89,56 @@ class Agent(nn.Module):
         array: Array = torch.empty(shape, dtype=kind, pin_memory=True).numpy()
         return array
 
-    @torch.inference_mode()
+    def noise(self, num_steps: int, num_envs: int, random: torch.Generator) -> Numbers:
+        """The chance in so many decisions about so many environments, for `act`."""
+        drawn = self.head.noise(num_steps * num_envs, random).view(num_steps, num_envs, -1)
+        return bare(drawn.to(self.device, non_blocking=True))
+
     def act(
         self,
         observations: tuple[Array, ...],
         state: Array | None,
         action_masks: Array | None,
-        random: torch.Generator,
+        noise: Numbers,
     ) -> Decision:
         parameters, values, remembered = self._run(observations, state)
-        masks = self._masks(action_masks)
-        noise = self.head.noise(len(parameters), random).to(self.device, non_blocking=True)
-        actions, log_probs = self.head.draw(parameters, masks, noise)
-        drawn = actions.cpu().numpy()
-        return Decision(
-            drawn,
-            self.head.to_env(drawn),
-            log_probs.cpu().numpy(),
-            values.cpu().numpy(),
-            None if remembered is None else remembered.cpu().numpy(),
-        )
+        actions, log_probs = self.head.draw(parameters, self._masks(action_masks), noise)
+        drawn, kept = array(actions), None if remembered is None else array(remembered)
+        return Decision(drawn, self.head.to_env(drawn), array(log_probs), array(values), kept)
 
-    @torch.inference_mode()
     def act_best(
         self, observations: tuple[Array, ...], state: Array | None, action_masks: Array | None
     ) -> tuple[Array, Array | None]:
         """The most probable actions, as environments take them; and a memory's state."""
         parameters, _, remembered = self._run(observations, state)
-        actions = self.head.best(parameters, self._masks(action_masks)).cpu().numpy()
-        kept = None if remembered is None else remembered.cpu().numpy()
-        return self.head.to_env(actions), kept
+        actions = array(self.head.best(parameters, self._masks(action_masks)))
+        return self.head.to_env(actions), None if remembered is None else array(remembered)
 
-    @torch.inference_mode()
     def value(self, observations: tuple[Array, ...], state: Array | None) -> Array:
-        values: Array = self._run(observations, state)[1].cpu().numpy()
-        return values
+        return array(self._run(observations, state)[1])
 
     def _run(
         self, observations: tuple[Array, ...], state: Array | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        seen = self.observation([self._tensor(one) for one in observations])
-        if state is None:
-            plain = self._plain
-            if plain is not None:
-                for_actions, for_values = plain.trace(seen)
-                return for_actions[-1], for_values[-1][:, 0], None
-            parameters, values = self.network(seen)
-            return parameters, values, None
-        parameters, values, remembered = self.network(seen, self._tensor(state))
-        return parameters, values, remembered
+    ) -> tuple[Numbers, Numbers, Numbers | None]:
+        plain = self._plain
+        if plain is not None:
+            return *plain.decide_plainly(self._seen(observations)), None
+        with torch.inference_mode():
+            given = () if state is None else (self._tensor(state),)
+            found = self.network(self._seen(observations), *given)
+        parameters, values, *remembered = map(bare, found)
+        return parameters, values, remembered[0] if remembered else None
+
+    def _seen(self, observations: tuple[Array, ...]) -> Any:
+        return self.observation([self._tensor(one) for one in observations])
 
     def _tensor(self, array: Array) -> Tensor:
         if array.dtype == np.float64:
             array = array.astype(np.float32)
-        return torch.from_numpy(array).to(self.device, non_blocking=True)
+        tensor = torch.from_numpy(array)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device, non_blocking=True)
 
-    def _masks(self, masks: Array | None) -> Tensor | None:
+    def _masks(self, masks: Array | None) -> Numbers | None:
         if masks is None or not self.head.takes_masks:
             return None
         if masks.shape[-1] != self.head.size:
@@ -151,7 +146,7 @@ class Agent(nn.Module):
                 f"action_mask has {masks.shape[-1]} entries; expected {self.head.size}, one for "
                 "each choice (those of a MultiDiscrete one after the other)."
             )
-        return self._tensor(masks)
+        return bare(self._tensor(masks))
 
     def _apply(self, *args: Any, **kwargs: Any) -> Agent:
         super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]  # which is what `to` and the like are made of
@@ -168,27 +163,37 @@ class Agent(nn.Module):
         return self.layout.assemble(leaves)
 
     def judge(self, leaves: list[Tensor], actions: Tensor, masks: Tensor | None) -> Opinion:
-        seen, plain, traced = self.observation(leaves), self._plain, None
-        if plain is not None:
-            traced = for_actions, for_values = plain.trace(seen)
-            parameters, values = for_actions[-1], for_values[-1][:, 0]
-        else:
-            parameters, values = self.network(seen)
-        return Opinion(parameters, values, self.head.judge(parameters, actions, masks), traced)
+        seen, plain = self.observation(leaves), self._plain
+        if plain is None:
+            return self._opinion(self.network(seen), actions, masks)
+        for_actions, for_values = traced = plain.trace(seen)
+        judged = self._judged(for_actions[-1], actions, masks)
+        return Opinion(for_values[-1][:, 0], judged, traced=traced)
 
-    def go_back(self, opinion: Opinion, push: Tensor, spread: Tensor | None, pull: Tensor) -> None:
+    def _opinion(
+        self, found: tuple[Tensor, Tensor], actions: Tensor, masks: Tensor | None
+    ) -> Opinion:
+        parameters, values = found
+        judged = self._judged(bare(parameters), actions, masks)
+        return Opinion(bare(values), judged, found=(parameters, values))
+
+    def _judged(self, parameters: Numbers, actions: Tensor, masks: Tensor | None) -> Judged:
+        return self.head.judge(parameters, bare(actions), None if masks is None else bare(masks))
+
+    def go_back(
+        self, opinion: Opinion, push: Numbers, spread: Numbers | None, pull: Numbers
+    ) -> None:
         """Find the gradients of a loss.
 
         From what it changes by with log-probabilities, with entropies (None: not at all) and with
         values.
         """
         slope = opinion.judged.slope(push, spread)
-        if opinion.traced is None:
-            torch.autograd.backward([opinion.parameters, opinion.values], [slope, pull])
-            return
-        plain = self._plain
-        assert plain is not None
-        plain.go_back(opinion.traced, slope, pull)
+        if opinion.traced is not None:
+            self.network.go_back(opinion.traced, slope, pull)  # type: ignore[operator]
+        else:
+            assert opinion.found is not None
+            torch.autograd.backward(opinion.found, [torch.as_tensor(slope), torch.as_tensor(pull)])
 
     def judge_sequences(
         self,
@@ -200,10 +205,10 @@ class Agent(nn.Module):
     ) -> Opinion:
         """The same for sequences; all but `state` and `starts` are `[time * batch, ...]`."""
         if isinstance(self.network, ActorCritic):
-            parameters, values = self.network.unroll(self.observation(leaves), state, starts)
+            found = self.network.unroll(self.observation(leaves), state, starts)
         else:
-            parameters, values = self._unroll(leaves, state, starts)
-        return Opinion(parameters, values, self.head.judge(parameters, actions, masks))
+            found = self._unroll(leaves, state, starts)
+        return self._opinion(found, actions, masks)
 
     def _unroll(self, leaves: list[Tensor], state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         """Step by step, for a network that knows no other way."""

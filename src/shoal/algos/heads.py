@@ -2,7 +2,8 @@
 
 Which head an action space has is decided here, once (`head_of`). A head says how many numbers it
 needs for each environment (`size`); what the policy draws is recorded as it was drawn, and turned
-into what the environment takes at the very end (`to_env`).
+into what the environment takes at the very end (`to_env`). Formulas hold for tensors and for arrays
+alike; what they are given is of one kind, and autograd has no part in it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from shoal.algos.numbers import Numbers, add_at, library, like, log_sigmoid, log_softmax, pick
 from shoal.errors import ConfigError
 from shoal.layout import Array
 
@@ -27,10 +29,10 @@ _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 class Judged(NamedTuple):
     """What a policy makes of actions. What is seldom wanted is found when it is asked for."""
 
-    log_probs: Tensor
-    entropy: Callable[[], Tensor]
+    log_probs: Numbers
+    entropy: Callable[[], Numbers]
     """Of the distribution that each action comes from."""
-    slope: Callable[[Tensor, Tensor | None], Tensor]
+    slope: Callable[[Numbers, Numbers | None], Numbers]
     """What a loss changes by with each parameter, if with log-probabilities it changes by the
     first and with entropies (None: not at all) by the second. Adds to gradients of the head's own.
     """
@@ -47,15 +49,15 @@ class Head(Protocol):
         so it is the same for every device."""
 
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, parameters: Numbers, masks: Numbers | None, noise: Numbers
+    ) -> tuple[Numbers, Numbers]:
         """Actions and their log-probabilities."""
 
-    def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
+    def best(self, parameters: Numbers, masks: Numbers | None) -> Numbers:
         """The most probable actions."""
 
-    def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        """Without autograd: derivatives of so few operations are as quickly written down."""
+    def judge(self, parameters: Numbers, actions: Numbers, masks: Numbers | None) -> Judged:
+        """Derivatives of so few operations are as quickly written down as found by autograd."""
 
     def to_env(self, actions: Array) -> Array:
         """Actions as the environment takes them."""
@@ -74,22 +76,21 @@ class Categorical(nn.Module):
         return _clocks(count, self.size, random)
 
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, parameters: Numbers, masks: Numbers | None, noise: Numbers
+    ) -> tuple[Numbers, Numbers]:
         log_probs = _log_probs(parameters, masks)
         actions = _drawn(log_probs, noise)
-        return actions, log_probs.gather(-1, actions[:, None])[:, 0]
+        return actions, pick(log_probs, actions)
 
-    def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
+    def best(self, parameters: Numbers, masks: Numbers | None) -> Numbers:
         return _log_probs(parameters, masks).argmax(-1)
 
-    @torch.no_grad()
-    def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        log_probs, chosen = _log_probs(parameters, masks), actions[:, None]
+    def judge(self, parameters: Numbers, actions: Numbers, masks: Numbers | None) -> Judged:
+        log_probs = _log_probs(parameters, masks)
         return Judged(
-            log_probs.gather(-1, chosen)[:, 0],
+            pick(log_probs, actions),
             lambda: _entropy(log_probs),
-            lambda push, spread: _slope(log_probs, chosen, push, spread),
+            lambda push, spread: _slope(log_probs, actions, push, spread),
         )
 
     def to_env(self, actions: Array) -> Array:
@@ -103,37 +104,42 @@ class MultiCategorical(nn.Module):
 
     def __init__(self, space: spaces.MultiDiscrete) -> None:
         super().__init__()
-        self._counts, self._space = space.nvec.reshape(-1).tolist(), space
-        self.size = sum(self._counts)
+        counts: list[int] = space.nvec.reshape(-1).tolist()
+        self.size, self._space = sum(counts), space
+        ends = np.cumsum(counts).tolist()
+        self._parts = [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
 
-    def _each(self, parameters: Tensor, masks: Tensor | None) -> list[Tensor]:
-        logits = parameters.split(self._counts, -1)
-        if masks is None:
-            return [_log_probs(one, None) for one in logits]
-        return list(map(_log_probs, logits, masks.split(self._counts, -1)))
+    def _each(self, parameters: Numbers, masks: Numbers | None) -> list[Numbers]:
+        return [
+            _log_probs(parameters[:, part], None if masks is None else masks[:, part])
+            for part in self._parts
+        ]
 
     def noise(self, count: int, random: torch.Generator) -> Tensor:
         return _clocks(count, self.size, random)
 
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        each = self._each(parameters, masks)
-        actions = torch.stack(list(map(_drawn, each, noise.split(self._counts, -1))), -1)
-        return actions, _gathered(each, actions)
+        self, parameters: Numbers, masks: Numbers | None, noise: Numbers
+    ) -> tuple[Numbers, Numbers]:
+        each, xp = self._each(parameters, masks), library(parameters)
+        drawn = [_drawn(one, noise[:, part]) for one, part in zip(each, self._parts, strict=True)]
+        actions = xp.stack(drawn, -1)
+        return actions, self._picked(each, actions)
 
-    def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
-        return torch.stack([one.argmax(-1) for one in self._each(parameters, masks)], -1)
+    def _picked(self, each: list[Numbers], actions: Numbers) -> Numbers:
+        return sum(pick(one, actions[:, k]) for k, one in enumerate(each))
 
-    @torch.no_grad()
-    def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        each = self._each(parameters, masks)
-        chosen = actions.split(1, -1)
+    def best(self, parameters: Numbers, masks: Numbers | None) -> Numbers:
+        most = [one.argmax(-1) for one in self._each(parameters, masks)]
+        return library(parameters).stack(most, -1)
+
+    def judge(self, parameters: Numbers, actions: Numbers, masks: Numbers | None) -> Judged:
+        each, xp = self._each(parameters, masks), library(parameters)
         return Judged(
-            _gathered(each, actions),
-            lambda: torch.stack(list(map(_entropy, each))).sum(0),
-            lambda push, spread: torch.cat(
-                [_slope(*one, push, spread) for one in zip(each, chosen, strict=True)], -1
+            self._picked(each, actions),
+            lambda: sum(map(_entropy, each)),
+            lambda push, spread: xp.concatenate(
+                [_slope(one, actions[:, k], push, spread) for k, one in enumerate(each)], -1
             ),
         )
 
@@ -155,26 +161,28 @@ class Bernoulli(nn.Module):
         return torch.rand((count, self.size), generator=random)
 
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        actions = (noise < parameters.sigmoid()).long()
+        self, parameters: Numbers, masks: Numbers | None, noise: Numbers
+    ) -> tuple[Numbers, Numbers]:
+        xp = library(parameters)
+        actions = xp.asarray(noise < xp.exp(log_sigmoid(parameters)), dtype=xp.int64)
         return actions, self.judge(parameters, actions, masks).log_probs
 
-    def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
-        return (parameters > 0).long()
+    def best(self, parameters: Numbers, masks: Numbers | None) -> Numbers:
+        xp = library(parameters)
+        return xp.asarray(parameters > 0, dtype=xp.int64)
 
-    @torch.no_grad()
-    def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        yes, no = nn.functional.logsigmoid(parameters), nn.functional.logsigmoid(-parameters)
-        on = yes.exp()
+    def judge(self, parameters: Numbers, actions: Numbers, masks: Numbers | None) -> Judged:
+        xp = library(parameters)
+        yes, no = log_sigmoid(parameters), log_sigmoid(-parameters)
+        on = xp.exp(yes)
 
-        def slope(push: Tensor, spread: Tensor | None) -> Tensor:
-            found = push[:, None] * (actions - on)
+        def slope(push: Numbers, spread: Numbers | None) -> Numbers:
+            found = push[:, None] * xp.where(actions == 1, 1.0 - on, -on)
             return found if spread is None else found - spread[:, None] * parameters * on * (1 - on)
 
         return Judged(
-            torch.where(actions.bool(), yes, no).sum(-1),
-            lambda: -(on * yes + no.exp() * no).sum(-1),
+            xp.where(actions == 1, yes, no).sum(-1),
+            lambda: -(on * yes + xp.exp(no) * no).sum(-1),
             slope,
         )
 
@@ -199,42 +207,44 @@ class Gaussian(nn.Module):
         return torch.randn((count, self.size), generator=random)
 
     def draw(
-        self, parameters: Tensor, masks: Tensor | None, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        actions = parameters + noise * self.log_std.exp()
+        self, parameters: Numbers, masks: Numbers | None, noise: Numbers
+    ) -> tuple[Numbers, Numbers]:
+        std = library(parameters).exp(like(parameters, self.log_std))
+        actions = parameters + noise * std
         return actions, self._log_probs(parameters, actions)
 
-    def _log_probs(self, means: Tensor, actions: Tensor) -> Tensor:
-        scaled = (actions - means) * (-self.log_std).exp()
-        return (-0.5 * scaled.square() - self.log_std - _HALF_LOG_2_PI).sum(-1)
+    def _log_probs(self, means: Numbers, actions: Numbers) -> Numbers:
+        log_std = like(means, self.log_std)
+        scaled = (actions - means) * library(means).exp(-log_std)
+        return (-0.5 * scaled * scaled - log_std - _HALF_LOG_2_PI).sum(-1)
 
-    def best(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
+    def best(self, parameters: Numbers, masks: Numbers | None) -> Numbers:
         return parameters
 
-    @torch.no_grad()
-    def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        def slope(push: Tensor, spread: Tensor | None) -> Tensor:
+    def judge(self, parameters: Numbers, actions: Numbers, masks: Numbers | None) -> Judged:
+        def slope(push: Numbers, spread: Numbers | None) -> Numbers:
             if spread is not None:
                 self._learn_spread(spread.sum())
             return self._slope(parameters, actions, push)
 
-        log_probs = self._log_probs(parameters, actions)
-        return Judged(log_probs, lambda: self._entropy().expand(len(actions)), slope)
+        return Judged(
+            self._log_probs(parameters, actions), lambda: self._entropy(parameters), slope
+        )
 
-    def _entropy(self) -> Tensor:
-        return (0.5 + _HALF_LOG_2_PI + self.log_std.detach()).sum()
+    def _entropy(self, means: Numbers) -> Numbers:
+        of_one = (0.5 + _HALF_LOG_2_PI + like(means, self.log_std)).sum()
+        return library(means).broadcast_to(of_one, means.shape[:1])
 
-    @torch.no_grad()
-    def _slope(self, means: Tensor, actions: Tensor, push: Tensor) -> Tensor:
-        inverse = (-self.log_std).exp()
+    def _slope(self, means: Numbers, actions: Numbers, push: Numbers) -> Numbers:
+        inverse = library(means).exp(-like(means, self.log_std))
         scaled = (actions - means) * inverse
-        self._learn_spread(push @ (scaled.square() - 1.0))
+        self._learn_spread(push @ (scaled * scaled - 1.0))
         return push[:, None] * scaled * inverse
 
-    def _learn_spread(self, slope: Tensor) -> None:
+    def _learn_spread(self, slope: Numbers) -> None:
         if self.log_std.grad is None:
             self.log_std.grad = torch.zeros_like(self.log_std)
-        self.log_std.grad += slope
+        self.log_std.grad += torch.as_tensor(slope)
 
     def to_env(self, actions: Array) -> Array:
         shaped = actions.reshape(len(actions), *self._space.shape)
@@ -261,27 +271,26 @@ class TanhGaussian(Gaussian):
         log_scale = torch.where(width > 0.0, width, 1.0).log()  # one with no width is always right
         self.register_buffer("_log_scale", log_scale, persistent=False)
 
-    def _stretch(self, actions: Tensor) -> Tensor:
-        # log |d tanh(u) / du| = 2 (log 2 - u - softplus(-2 u)), which never overflows
-        slope = 2.0 * (math.log(2.0) - actions - nn.functional.softplus(-2.0 * actions))
-        return (slope + self._log_scale).sum(-1)
+    def _stretch(self, actions: Numbers) -> Numbers:
+        # log |d tanh(u) / du| = 2 (log 2 - u + log sigmoid(2 u)), which never overflows
+        slope = 2.0 * (math.log(2.0) - actions + log_sigmoid(2.0 * actions))
+        return (slope + like(actions, self._log_scale)).sum(-1)
 
-    def _log_probs(self, means: Tensor, actions: Tensor) -> Tensor:
+    def _log_probs(self, means: Numbers, actions: Numbers) -> Numbers:
         return super()._log_probs(means, actions) - self._stretch(actions)
 
-    @torch.no_grad()
-    def judge(self, parameters: Tensor, actions: Tensor, masks: Tensor | None) -> Judged:
-        def slope(push: Tensor, spread: Tensor | None) -> Tensor:
+    def judge(self, parameters: Numbers, actions: Numbers, masks: Numbers | None) -> Judged:
+        def slope(push: Numbers, spread: Numbers | None) -> Numbers:
             found = self._slope(parameters, actions, push)  # what was squashed is fixed
             if spread is None:
                 return found
             # With u = mean + noise * std: d log |d tanh(u) / du| = -2 tanh(u) du
-            pull = spread[:, None] * -2.0 * actions.tanh()
+            pull = spread[:, None] * -2.0 * library(actions).tanh(actions)
             self._learn_spread(spread.sum() + (pull * (actions - parameters)).sum(0))
             return found + pull
 
         log_probs = self._log_probs(parameters, actions)
-        return Judged(log_probs, lambda: self._entropy() + self._stretch(actions), slope)
+        return Judged(log_probs, lambda: self._entropy(actions) + self._stretch(actions), slope)
 
     def to_env(self, actions: Array) -> Array:
         low, high = self._space.low, self._space.high
@@ -306,38 +315,34 @@ def head_of(space: spaces.Space[Any], *, squash: bool = False, log_std: float = 
     )
 
 
-def _log_probs(logits: Tensor, masks: Tensor | None) -> Tensor:
+def _log_probs(logits: Numbers, masks: Numbers | None) -> Numbers:
     if masks is not None:
-        logits = torch.where(masks, logits, _NEVER)
-    return logits.log_softmax(-1)
+        logits = library(logits).where(masks, logits, _NEVER)
+    return log_softmax(logits)
 
 
 def _clocks(count: int, size: int, random: torch.Generator) -> Tensor:
     return torch.empty((count, size)).exponential_(generator=random)
 
 
-def _drawn(log_probs: Tensor, clocks: Tensor) -> Tensor:
+def _drawn(log_probs: Numbers, clocks: Numbers) -> Numbers:
     """One of each row: the first of exponential clocks that run as fast as it is probable."""
-    return (log_probs.exp() / clocks).argmax(-1)
+    return (library(log_probs).exp(log_probs) / clocks).argmax(-1)
 
 
-def _entropy(log_probs: Tensor) -> Tensor:
-    return -(log_probs.exp() * log_probs).sum(-1)
+def _entropy(log_probs: Numbers) -> Numbers:
+    return -(library(log_probs).exp(log_probs) * log_probs).sum(-1)
 
 
-def _slope(log_probs: Tensor, chosen: Tensor, push: Tensor, spread: Tensor | None) -> Tensor:
+def _slope(log_probs: Numbers, chosen: Numbers, push: Numbers, spread: Numbers | None) -> Numbers:
     """With logits z and probabilities p:
 
     d log p[a] / d z = one_hot(a) - p            d entropy / d z = -p (log p + entropy)
     """
-    push, probs = push[:, None], log_probs.exp()
-    slope = (probs * -push).scatter_add_(-1, chosen, push)
+    probs = library(log_probs).exp(log_probs)
+    slope = probs * -push[:, None]
+    add_at(slope, chosen, push)
     if spread is None:
         return slope
-    entropy = -(probs * log_probs).sum(-1, keepdim=True)
-    return slope - spread[:, None] * probs * (log_probs + entropy)
-
-
-def _gathered(each: list[Tensor], actions: Tensor) -> Tensor:
-    chosen = [one.gather(-1, actions[:, k : k + 1])[:, 0] for k, one in enumerate(each)]
-    return torch.stack(chosen).sum(0)
+    entropy = -(probs * log_probs).sum(-1)
+    return slope - spread[:, None] * probs * (log_probs + entropy[:, None])

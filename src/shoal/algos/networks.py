@@ -16,8 +16,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from shoal.algos.plain import Plain, Traced
 from shoal.errors import ConfigError
-from shoal.layout import Layout, Leaf
+from shoal.layout import Array, Layout, Leaf
 
 Observation = Any
 """A tensor `[batch, ...]`, or dicts and tuples of them, as the observation space has it."""
@@ -71,23 +72,6 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _tanh_(values: Tensor) -> Tensor:
-    """In place; on a CPU by NumPy, which takes a quarter of the time."""
-    if values.device.type != "cpu":
-        return values.tanh_()
-    array = values.numpy()
-    np.tanh(array, out=array)
-    return values
-
-
-_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {"tanh": _tanh_, "relu": torch.relu_}
-_SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "tanh": torch.ops.aten.tanh_backward,
-    "relu": lambda gradient, out: torch.ops.aten.threshold_backward(gradient, out, 0.0),
-}
-"""A gradient taken back through an activation, from what came out of it."""
-
-
 class ActorCritic(nn.Module):
     """Encoders, memory, and two stacks of layers."""
 
@@ -108,8 +92,8 @@ class ActorCritic(nn.Module):
         self.actions = Stack(width, sizes, num_parameters, activation, gain=0.01)
         self.values = Stack(width, sizes, 1, activation, gain=1.0)
         learns = self.memory is not None or any(list(one.parameters()) for one in self.encoders)
-        self.is_plain = self.actions.is_plain and not learns
-        """Whether only the stacks learn, so that `trace` and their `go_back` will do."""
+        self.is_plain = self.actions.plain is not None and not learns
+        """Whether only the stacks learn, so that on a CPU `trace` and `go_back` will do."""
 
     def encode(self, observation: Observation) -> Tensor:
         if self._is_vector and observation.dtype == torch.float32:
@@ -128,17 +112,27 @@ class ActorCritic(nn.Module):
         features, remembered = self.memory(features, *state)
         return *self.decide(features), remembered
 
-    @torch.no_grad()
+    def decide_plainly(self, observation: Observation) -> tuple[Array, Array]:
+        """What `forward` returns, by NumPy."""
+        features, (for_actions, for_values) = self.encode(observation).numpy(), self._plain
+        return for_actions(features), for_values(features)[:, 0]
+
     def trace(self, observation: Observation) -> tuple[Traced, Traced]:
         """What happens in both stacks."""
-        features = self.encode(observation)
-        return self.actions.trace(features), self.values.trace(features)
+        features, (for_actions, for_values) = self.encode(observation).numpy(), self._plain
+        return for_actions.trace(features), for_values.trace(features)
 
-    def go_back(self, traced: tuple[Traced, Traced], slope: Tensor, pull: Tensor) -> None:
+    def go_back(self, traced: tuple[Traced, Traced], slope: Array, pull: Array) -> None:
         """Gradients of both, from what a loss changes by with parameters and with values."""
-        for_actions, for_values = traced
-        self.actions.go_back(for_actions, slope)
-        self.values.go_back(for_values, pull[:, None])
+        for stack, one, gradient in zip(self._plain, traced, (slope, pull[:, None]), strict=True):
+            stack.go_back(one, gradient)
+
+    @property
+    def _plain(self) -> tuple[Plain, Plain]:
+        for_actions, for_values = self.actions.plain, self.values.plain
+        assert for_actions is not None
+        assert for_values is not None
+        return for_actions, for_values
 
     def unroll(
         self, observation: Observation, state: Tensor, starts: Tensor
@@ -175,17 +169,8 @@ class Memory(nn.Module):
         return hidden, torch.cat([hidden, inner], -1)
 
 
-Traced = list[Tensor]
-"""What goes into each layer of a stack, and what comes out of the last one."""
-
-
 class Stack(nn.Module):
-    """Fully connected layers; orthogonal weights, smaller in the last one.
-
-    What PyTorch does around the call of a module takes as long as a small layer: here it is done
-    once for all of them. So does what autograd writes down about each operation: `trace` keeps
-    what is needed, and `go_back` finds the gradients with it.
-    """
+    """Fully connected layers; orthogonal weights, smaller in the last one."""
 
     def __init__(self, width: int, sizes: Sequence[int], out: int, activation: str, gain: float):
         super().__init__()
@@ -194,40 +179,15 @@ class Stack(nn.Module):
             _orthogonal(nn.Linear(one, other), gain)
             for one, other, gain in zip(widths, widths[1:], gains, strict=False)
         ]
-        self.layers = nn.ModuleList(layers)
-        self._weights: list[tuple[nn.Parameter, nn.Parameter]] = [
-            (layer.weight, layer.bias) for layer in layers
-        ]
-        self._activate = _ACTIVATIONS[activation]
-        self._activate_in_place, self._slope = _IN_PLACE.get(activation), _SLOPES.get(activation)
-        self.is_plain = activation in _SLOPES
+        self.layers, self._activate = nn.ModuleList(layers), _ACTIVATIONS[activation]
+        self.plain = Plain(layers, activation) if Plain.can(activation) else None
+        """The same layers by NumPy, where they can be had so."""
 
     def forward(self, features: Tensor) -> Tensor:
         *inner, last = self.layers
         for layer in inner:
             features = self._activate(layer(features))
         return last(features)  # type: ignore[no-any-return]
-
-    @torch.no_grad()
-    def trace(self, features: Tensor) -> Traced:
-        assert self._activate_in_place is not None
-        *inner, (weight, bias) = self._weights
-        traced = [features]
-        for one, other in inner:
-            features = self._activate_in_place(nn.functional.linear(features, one, other))
-            traced.append(features)
-        return [*traced, nn.functional.linear(features, weight, bias)]
-
-    @torch.no_grad()
-    def go_back(self, traced: Traced, gradient: Tensor) -> None:
-        """Write the gradient of each weight where autograd would, from that of what came out."""
-        assert self._slope is not None
-        for at in reversed(range(len(self._weights))):
-            (weight, bias), before = self._weights[at], traced[at]
-            torch.mm(gradient.t(), before, out=weight.grad)
-            torch.sum(gradient, 0, out=bias.grad)
-            if at:
-                gradient = self._slope(gradient @ weight, before)
 
 
 def _is_vector(encoder: nn.Module) -> bool:

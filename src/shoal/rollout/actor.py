@@ -32,12 +32,15 @@ class Actor(Protocol):
     def initial_state(self, num_envs: int) -> Array | None:
         """What a policy with a memory remembers when an episode starts: zeros, `[num_envs, h]`."""
 
+    def noise(self, num_steps: int, num_envs: int, random: torch.Generator) -> Any:
+        """The chance in so many decisions about so many environments, each one's for `act`."""
+
     def act(
         self,
         observations: tuple[Array, ...],
         state: Array | None,
         action_masks: Array | None,
-        random: torch.Generator,
+        noise: Any,
     ) -> Decision:
         """Draw actions; one array per leaf of the observation space, `[num_envs, ...]`."""
 

@@ -62,6 +62,8 @@ class Group:
     state: Array | None
     """What the policy remembers."""
     starts: Array
+    noise: Any = None
+    """The chance in what is decided during this rollout."""
 
 
 class Collector:
@@ -149,6 +151,8 @@ class Collector:
             self._see(self._groups[number], moment)
         begun, progress = time.perf_counter(), self.progress
         draft = Draft(self._horizon, self.envs.num_envs, self._actor.room)
+        for group in self._groups:
+            group.noise = self._actor.noise(self._horizon, len(group.ids), group.random)
         for number in range(len(self._groups)):
             self._decide(draft, 0, number)
         for t in range(self._horizon):
@@ -176,7 +180,7 @@ class Collector:
         """Let the policy act in a group, and its environments begin their step."""
         group = self._groups[number]
         seen = draft.see(t, group.rows, group.observations)
-        decision = self._actor.act(seen, group.state, group.masks, group.random)
+        decision = self._actor.act(seen, group.state, group.masks, group.noise[t])
         draft.decide(t, group.rows, decision, group.state, group.masks, group.starts)
         group.state = decision.state
         begun = time.perf_counter()

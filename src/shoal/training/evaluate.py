@@ -72,7 +72,8 @@ class Player:
         if self._deterministic:
             actions, self._state = self._agent.act_best(leaves, self._state, masks)
             return actions[0]
-        decision = self._agent.act(leaves, self._state, masks, self._random)
+        (noise,) = self._agent.noise(1, 1, self._random)
+        decision = self._agent.act(leaves, self._state, masks, noise)
         self._state = decision.state
         return decision.env_actions[0]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from shoal.algos.agent import Agent, MakeNetwork
 from shoal.algos.networks import is_image
@@ -159,12 +160,13 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def threads(asked: int | None, agent: Agent) -> Iterator[None]:
-    """While PyTorch uses so many threads; None: one, where the network is small."""
+    """While PyTorch and NumPy use so many threads; None: one, where the network is small."""
     before = torch.get_num_threads()
     if asked is None:
         asked = 1 if _size(agent) <= _SMALL else before
     torch.set_num_threads(asked)
     try:
-        yield
+        with threadpool_limits(asked, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)

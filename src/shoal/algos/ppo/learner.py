@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shoal.algos.agent import Agent, Opinion
 from shoal.algos.descent import Descent
+from shoal.algos.numbers import Numbers, bare, library
 from shoal.algos.ppo.config import PPOConfig
 from shoal.algos.ppo.loss import Mean, distance, normalized, ppo_losses
 from shoal.algos.rewards import RewardScale
@@ -32,16 +33,19 @@ class Material(NamedTuple):
     is_whole: bool
     """Whether every step is to be learnt from: then all weights are 1."""
 
-    def at(self, rows: Tensor | slice) -> Material:
-        """Some of it, in this order; a slice stays where it lies."""
+    def at(self, rows: Tensor) -> Material:
+        """Some of it, in this order."""
         masks = None if self.masks is None else self.masks[rows]
         leaves = [leaf[rows] for leaf in self.leaves]
         return Material(leaves, self.actions[rows], masks, self.numbers[:, rows], self.is_whole)
 
     def split(self, size: int) -> Iterator[Material]:
-        """All of it, piece by piece."""
-        for begin in range(0, len(self.actions), size):
-            yield self.at(slice(begin, begin + size))
+        """All of it, piece by piece, where it lies."""
+        leaves = zip(*(leaf.split(size) for leaf in self.leaves), strict=True)
+        actions, numbers = self.actions.split(size), self.numbers.split(size, 1)
+        masks = [None] * len(actions) if self.masks is None else self.masks.split(size)
+        for seen, chosen, possible, told in zip(leaves, actions, masks, numbers, strict=True):
+            yield Material(list(seen), chosen, possible, told, self.is_whole)
 
     def scale_advantages(self, size: int) -> None:
         """Have those of every `size` steps, one after the other, at mean 0 and variance 1."""
@@ -57,11 +61,11 @@ class Material(NamedTuple):
 class Told(NamedTuple):
     """What one gradient tells."""
 
-    policy: Tensor
-    value: Tensor
-    entropy: Tensor | None
-    log_ratio: Tensor
-    weights: Tensor | None
+    policy: Numbers
+    value: Numbers
+    entropy: Numbers | None
+    log_ratio: Numbers
+    weights: Numbers | None
     norm: Tensor
 
 
@@ -181,7 +185,7 @@ class PPO:
         self, batch: Material, opinion: Opinion, rate: float, clip: float, is_first: bool
     ) -> Told:
         config, judged = self.config, opinion.judged
-        log_probs, old_values, advantages, returns, valid = batch.numbers.unbind()
+        log_probs, old_values, advantages, returns, valid = bare(batch.numbers)
         weights = None if batch.is_whole else valid
         losses = ppo_losses(
             judged.log_probs,
@@ -198,7 +202,7 @@ class PPO:
         if config.entropy_coef or is_first:  # where it does not count, one of an epoch will do
             entropy = mean(judged.entropy())
         if config.entropy_coef:
-            spread = mean.part(torch.full_like(losses.push, -config.entropy_coef))
+            spread = mean.part(0.0 * losses.push - config.entropy_coef)
         self._descent.begin()
         self.agent.go_back(opinion, losses.push, spread, config.value_coef * losses.pull)
         norm = self._descent.step(rate)
@@ -237,10 +241,9 @@ def _at(value: float, schedule: str, progress: float) -> float:
 
 def _moved(told: list[Told], clip: float) -> tuple[float, float]:
     """How far that has moved the policy, and how much of it was clipped."""
+    ratios = _joined(one.log_ratio for one in told)
     weights = [one.weights for one in told if one.weights is not None]
-    kl, clipped = distance(
-        torch.cat([one.log_ratio for one in told]), torch.cat(weights) if weights else None, clip
-    )
+    kl, clipped = distance(ratios, _joined(weights) if weights else None, clip)
     return float(kl), float(clipped)
 
 
@@ -260,5 +263,11 @@ def _metrics(told: list[Told], clip: float, material: Material) -> dict[str, flo
     }
 
 
-def _mean(each: Iterable[Tensor]) -> float:
-    return float(torch.stack(list(each)).mean())
+def _joined(each: Iterable[Numbers]) -> Numbers:
+    first, *others = each
+    return library(first).concatenate([first, *others])
+
+
+def _mean(each: Iterable[Numbers]) -> float:
+    first, *others = each
+    return float(library(first).stack([first, *others]).mean())

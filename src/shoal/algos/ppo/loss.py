@@ -7,30 +7,31 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from shoal.algos.numbers import Numbers, library
+
 
 class Losses(NamedTuple):
     """What is to be made small, and where that is downhill."""
 
-    policy: Tensor
-    value: Tensor
-    push: Tensor
+    policy: Numbers
+    value: Numbers
+    push: Numbers
     """What the policy's loss changes by with the log-probability of each action."""
-    pull: Tensor
+    pull: Numbers
     """What the value's loss changes by with each value."""
-    log_ratio: Tensor
+    log_ratio: Numbers
     """Of each action: how much more probable it has become."""
 
 
-@torch.no_grad()
 def ppo_losses(
-    log_probs: Tensor,
-    values: Tensor,
+    log_probs: Numbers,
+    values: Numbers,
     *,
-    old_log_probs: Tensor,
-    old_values: Tensor,
-    advantages: Tensor,
-    returns: Tensor,
-    weights: Tensor | None,
+    old_log_probs: Numbers,
+    old_values: Numbers,
+    advantages: Numbers,
+    returns: Numbers,
+    weights: Numbers | None,
     clip_range: float,
     clip_values: bool,
 ) -> Losses:
@@ -43,51 +44,54 @@ def ppo_losses(
         value   = mean((V - R)^2) / 2
 
     Their derivatives are written out: an action that has gone far enough is pushed no further,
-    and d ratio / d log pi = ratio. By autograd each of these operations would cost as much again.
+    and d ratio / d log pi = ratio.
     """
-    log_ratio = log_probs - old_log_probs
-    ratio = log_ratio.exp()
+    xp, log_ratio = library(log_probs), log_probs - old_log_probs
+    ratio = xp.exp(log_ratio)
     free = ratio * advantages
-    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range) * advantages
+    clipped = ratio.clip(1.0 - clip_range, 1.0 + clip_range) * advantages
     miss = values - returns
-    error = miss.square()
+    error = miss * miss
     if clip_values:
         moved = values - old_values
-        near_error = (old_values + moved.clamp(-clip_range, clip_range) - returns).square()
-        miss = torch.where((moved.abs() <= clip_range) | (error >= near_error), miss, 0.0)
-        error = torch.maximum(error, near_error)
+        near_miss = old_values + moved.clip(-clip_range, clip_range) - returns
+        near_error = near_miss * near_miss
+        miss = xp.where((abs(moved) <= clip_range) | (error >= near_error), miss, 0.0)
+        error = xp.maximum(error, near_error)
     mean = Mean(weights)
     return Losses(
-        policy=-mean(torch.minimum(free, clipped)),
+        policy=-mean(xp.minimum(free, clipped)),
         value=0.5 * mean(error),
-        push=mean.part(torch.where(free <= clipped, -free, 0.0)),
+        push=mean.part(xp.where(free <= clipped, -free, 0.0)),
         pull=mean.part(miss),
         log_ratio=log_ratio,
     )
 
 
-def distance(log_ratio: Tensor, weights: Tensor | None, clip_range: float) -> tuple[Tensor, Tensor]:
+def distance(
+    log_ratio: Numbers, weights: Numbers | None, clip_range: float
+) -> tuple[Numbers, Numbers]:
     """How far a policy is from the one that acted: about its KL divergence, and what was clipped.
 
     kl ~ mean(ratio - 1 - log ratio)
     """
-    ratio, mean = log_ratio.exp(), Mean(weights)
+    ratio, mean = library(log_ratio).exp(log_ratio), Mean(weights)
     is_clipped = (ratio < 1.0 - clip_range) | (ratio > 1.0 + clip_range)
-    return mean(ratio - 1.0 - log_ratio), mean(is_clipped.float())
+    return mean(ratio - 1.0 - log_ratio), mean(is_clipped)
 
 
 class Mean:
     """A mean over those that count."""
 
-    def __init__(self, weights: Tensor | None) -> None:
-        self._weights = None if weights is None else weights / weights.sum().clamp(min=1.0)
+    def __init__(self, weights: Numbers | None) -> None:
+        self._weights = None if weights is None else weights / weights.sum().clip(min=1.0)
 
-    def __call__(self, each: Tensor) -> Tensor:
-        return each.mean() if self._weights is None else (each * self._weights).sum()
+    def __call__(self, each: Numbers) -> Numbers:
+        return self.part(each).sum()
 
-    def part(self, each: Tensor) -> Tensor:
+    def part(self, each: Numbers) -> Numbers:
         """What each contributes."""
-        return each / len(each) if self._weights is None else each * self._weights
+        return each * (1.0 / len(each)) if self._weights is None else each * self._weights
 
 
 def normalized(advantages: Tensor, weights: Tensor | None) -> Tensor:
