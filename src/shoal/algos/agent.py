@@ -17,7 +17,7 @@ from shoal.algos.heads import Head, Judged, head_of
 from shoal.algos.networks import ActorCritic, NetworkConfig, is_image
 from shoal.algos.normal import Normal
 from shoal.algos.numbers import Numbers, array, bare
-from shoal.algos.plain import Traced
+from shoal.algos.plain import PlainPair, Traced
 from shoal.errors import ContractError
 from shoal.layout import Array, Layout, Leaf
 from shoal.rollout.actor import Decision
@@ -54,10 +54,12 @@ class Agent(nn.Module):
             action_space, squash=config.squash_actions, log_std=config.initial_log_std
         )
         if make_network is None:
-            self.network: nn.Module = ActorCritic(observation_space, self.head.size, config)
+            own = ActorCritic(observation_space, self.head.size, config)
+            self.network: nn.Module = own
+            self._own_plain = own.plain
         else:
             self.network = make_network(observation_space, self.head.size)
-        self._is_own = make_network is None
+            self._own_plain = None  # what others have made is not looked into
         self.state_size = int(getattr(self.network, "state_size", 0))
         self.normals = nn.ModuleList(
             Normal(leaf.shape)
@@ -69,10 +71,13 @@ class Agent(nn.Module):
         self.eval()  # what is drawn in a forward pass would be no part of the run's seed
 
     @property
-    def _plain(self) -> ActorCritic | None:
-        """Our own network, if it can do by NumPy; what others have made is not looked into."""
-        is_plain = self._is_own and self.device.type == "cpu" and self.network.is_plain
-        return self.network if is_plain else None  # type: ignore[return-value]
+    def _plain(self) -> PlainPair | None:
+        """The network by NumPy, where that can be."""
+        return self._own_plain if self.device.type == "cpu" else None
+
+    def _features(self, seen: Any) -> Array:
+        """What a plain network is given."""
+        return self.network.encode(seen).numpy()  # type: ignore[operator,no-any-return]
 
     # --- acting -----------------------------------------------------------------------------
 
@@ -122,7 +127,7 @@ class Agent(nn.Module):
     ) -> tuple[Numbers, Numbers, Numbers | None]:
         plain = self._plain
         if plain is not None:
-            return *plain.decide_plainly(self._seen(observations)), None
+            return *plain(self._features(self._seen(observations))), None
         with torch.inference_mode():
             given = () if state is None else (self._tensor(state),)
             found = self.network(self._seen(observations), *given)
@@ -166,7 +171,7 @@ class Agent(nn.Module):
         seen, plain = self.observation(leaves), self._plain
         if plain is None:
             return self._opinion(self.network(seen), actions, masks)
-        for_actions, for_values = traced = plain.trace(seen)
+        for_actions, for_values = traced = plain.trace(self._features(seen))
         judged = self._judged(for_actions[-1], actions, masks)
         return Opinion(for_values[-1][:, 0], judged, traced=traced)
 
@@ -189,8 +194,9 @@ class Agent(nn.Module):
         values.
         """
         slope = opinion.judged.slope(push, spread)
-        if opinion.traced is not None:
-            self.network.go_back(opinion.traced, slope, pull)  # type: ignore[operator]
+        plain = self._plain
+        if plain is not None and opinion.traced is not None:
+            plain.go_back(opinion.traced, slope, pull)
         else:
             assert opinion.found is not None
             torch.autograd.backward(opinion.found, [torch.as_tensor(slope), torch.as_tensor(pull)])

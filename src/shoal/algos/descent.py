@@ -42,7 +42,6 @@ class Descent:
         """Gradients are added up from here on."""
         self.gradient.zero_()
 
-    @torch.no_grad()
     def step(self, rate: float) -> Tensor:
         """Go downhill; how steep it was, before anything was clipped."""
         norm: Tensor = torch.linalg.vector_norm(self.gradient)

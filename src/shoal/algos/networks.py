@@ -16,9 +16,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from shoal.algos.plain import Plain, Traced
+from shoal.algos.plain import Plain, PlainPair
 from shoal.errors import ConfigError
-from shoal.layout import Array, Layout, Leaf
+from shoal.layout import Layout, Leaf
 
 Observation = Any
 """A tensor `[batch, ...]`, or dicts and tuples of them, as the observation space has it."""
@@ -92,8 +92,10 @@ class ActorCritic(nn.Module):
         self.actions = Stack(width, sizes, num_parameters, activation, gain=0.01)
         self.values = Stack(width, sizes, 1, activation, gain=1.0)
         learns = self.memory is not None or any(list(one.parameters()) for one in self.encoders)
-        self.is_plain = self.actions.plain is not None and not learns
-        """Whether only the stacks learn, so that on a CPU `trace` and `go_back` will do."""
+        self.plain: PlainPair | None = None
+        """Both stacks by NumPy, if only they learn."""
+        if self.actions.plain is not None and self.values.plain is not None and not learns:
+            self.plain = PlainPair(self.actions.plain, self.values.plain)
 
     def encode(self, observation: Observation) -> Tensor:
         if self._is_vector and observation.dtype == torch.float32:
@@ -111,28 +113,6 @@ class ActorCritic(nn.Module):
             return self.decide(features)
         features, remembered = self.memory(features, *state)
         return *self.decide(features), remembered
-
-    def decide_plainly(self, observation: Observation) -> tuple[Array, Array]:
-        """What `forward` returns, by NumPy."""
-        features, (for_actions, for_values) = self.encode(observation).numpy(), self._plain
-        return for_actions(features), for_values(features)[:, 0]
-
-    def trace(self, observation: Observation) -> tuple[Traced, Traced]:
-        """What happens in both stacks."""
-        features, (for_actions, for_values) = self.encode(observation).numpy(), self._plain
-        return for_actions.trace(features), for_values.trace(features)
-
-    def go_back(self, traced: tuple[Traced, Traced], slope: Array, pull: Array) -> None:
-        """Gradients of both, from what a loss changes by with parameters and with values."""
-        for stack, one, gradient in zip(self._plain, traced, (slope, pull[:, None]), strict=True):
-            stack.go_back(one, gradient)
-
-    @property
-    def _plain(self) -> tuple[Plain, Plain]:
-        for_actions, for_values = self.actions.plain, self.values.plain
-        assert for_actions is not None
-        assert for_values is not None
-        return for_actions, for_values
 
     def unroll(
         self, observation: Observation, state: Tensor, starts: Tensor

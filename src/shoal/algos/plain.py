@@ -119,3 +119,23 @@ class Plain:
                 )
                 self._to_slope(traced[at])
                 np.multiply(gradient, traced[at], out=gradient)
+
+
+class PlainPair:
+    """Two stacks that are given the same: one for the actions, one for the value."""
+
+    def __init__(self, actions: Plain, values: Plain) -> None:
+        self._actions, self._values = actions, values
+
+    def __call__(self, features: Array) -> tuple[Array, Array]:
+        """Parameters `[batch, size]` and values `[batch]`."""
+        return self._actions(features), self._values(features)[:, 0]
+
+    def trace(self, features: Array) -> tuple[Traced, Traced]:
+        return self._actions.trace(features), self._values.trace(features)
+
+    def go_back(self, traced: tuple[Traced, Traced], slope: Array, pull: Array) -> None:
+        """From what a loss changes by with parameters and with values."""
+        for_actions, for_values = traced
+        self._actions.go_back(for_actions, slope)
+        self._values.go_back(for_values, pull[:, None])

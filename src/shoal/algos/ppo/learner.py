@@ -81,12 +81,13 @@ class PPO:
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Improve the agent; what that was like."""
         config, material = self.config, self._material(rollout)
+        prepared = self._prepared(material, rollout)
         rate = _at(config.learning_rate, config.learning_rate_schedule, rollout.progress)
         clip = _at(config.clip_range, config.clip_range_schedule, rollout.progress)
         told: list[Told] = []
         num_epochs = 0
         for _ in range(config.n_epochs):
-            batches = enumerate(self._opinions(material, rollout))
+            batches = enumerate(self._opinions(prepared, rollout))
             epoch = [self._learn(*one, rate, clip, is_first=not k) for k, one in batches]
             told += epoch
             num_epochs += 1
@@ -139,20 +140,29 @@ class PPO:
 
     # --- batches ----------------------------------------------------------------------------
 
+    def _prepared(self, material: Material, rollout: Rollout) -> Material:
+        """What every epoch begins with; if all of it is one batch, that is scaled once for all."""
+        if rollout.states is not None or not self._is_one_batch(material):
+            return material
+        return self._scaled(material._replace(numbers=material.numbers.clone()))
+
+    def _is_one_batch(self, material: Material) -> bool:
+        return len(material.actions) <= self.config.batch_size
+
     def _opinions(self, material: Material, rollout: Rollout) -> Iterator[tuple[Material, Opinion]]:
         """All of it, in random batches, with what the agent thinks of each by now."""
         if rollout.states is not None:
             yield from self._opinions_of_sequences(material, rollout)
             return
-        size = self.config.batch_size
-        for batch in self._scaled(self._shuffled(material), size).split(size):
+        for batch in self._batches(material):
             yield batch, self.agent.judge(batch.leaves, batch.actions, batch.masks)
 
-    def _shuffled(self, material: Material) -> Material:
-        if len(material.actions) <= self.config.batch_size:  # one batch has no order
-            return material._replace(numbers=material.numbers.clone())
+    def _batches(self, material: Material) -> Iterable[Material]:
+        if self._is_one_batch(material):  # which has no order
+            return [material]
         order = torch.randperm(len(material.actions), generator=self._random)
-        return material.at(order.to(self.agent.device))
+        shuffled = material.at(order.to(self.agent.device))
+        return self._scaled(shuffled).split(self.config.batch_size)
 
     def _opinions_of_sequences(
         self, material: Material, rollout: Rollout
@@ -173,14 +183,14 @@ class PPO:
                 )
                 yield batch, opinion
 
-    def _scaled(self, material: Material, size: int) -> Material:
+    def _scaled(self, material: Material, size: int | None = None) -> Material:
+        """With the advantages of each batch, one after the other, at the same scale."""
         if self.config.normalize_advantages:
-            material.scale_advantages(size)
+            material.scale_advantages(size or self.config.batch_size)
         return material
 
     # --- one gradient -----------------------------------------------------------------------
 
-    @torch.no_grad()
     def _learn(
         self, batch: Material, opinion: Opinion, rate: float, clip: float, is_first: bool
     ) -> Told:
