@@ -5,7 +5,7 @@ It is all that has to be kept of a training run in order to act, and what a coll
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from shoal.algos.graphs import Graphs
 from shoal.algos.heads import Head, Judged, head_of
 from shoal.algos.networks import ActorCritic, NetworkConfig, is_image
 from shoal.algos.normal import Normal
@@ -49,6 +50,7 @@ class Agent(nn.Module):
     ) -> None:
         super().__init__()
         self.version, self.device = 0, torch.device("cpu")
+        self._graphs: Graphs | None = None
         self.layout = Layout(observation_space)
         self.head: Head = head_of(
             action_space, squash=config.squash_actions, log_std=config.initial_log_std
@@ -106,44 +108,34 @@ class Agent(nn.Module):
         action_masks: Array | None,
         noise: Numbers,
     ) -> Decision:
-        parameters, values, remembered = self._run(observations, state)
-        actions, log_probs = self.head.draw(parameters, self._masks(action_masks), noise)
-        drawn, kept = array(actions), None if remembered is None else array(remembered)
-        return Decision(drawn, self.head.to_env(drawn), array(log_probs), array(values), kept)
+        draw = self._draw if self._graphs is None else self._graphs
+        found = draw(noise, *self._given(observations, state, action_masks))
+        actions, log_probs, values, *kept = map(array, found)
+        env_actions = self.head.to_env(actions)
+        return Decision(actions, env_actions, log_probs, values, kept[0] if kept else None)
 
     def act_best(
         self, observations: tuple[Array, ...], state: Array | None, action_masks: Array | None
     ) -> tuple[Array, Array | None]:
         """The most probable actions, as environments take them; and a memory's state."""
-        parameters, _, remembered = self._run(observations, state)
-        actions = array(self.head.best(parameters, self._masks(action_masks)))
-        return self.head.to_env(actions), None if remembered is None else array(remembered)
+        masks, remembered, *leaves = self._given(observations, state, action_masks)
+        parameters, _, *kept = self._run(remembered, leaves)
+        actions = array(self.head.best(parameters, self._there(masks)))
+        return self.head.to_env(actions), array(kept[0]) if kept else None
 
     def value(self, observations: tuple[Array, ...], state: Array | None) -> Array:
-        return array(self._run(observations, state)[1])
+        _, remembered, *leaves = self._given(observations, state, None)
+        return array(self._run(remembered, leaves)[1])
 
-    def _run(
-        self, observations: tuple[Array, ...], state: Array | None
-    ) -> tuple[Numbers, Numbers, Numbers | None]:
-        plain = self._plain
-        if plain is not None:
-            return *plain(self._features(self._seen(observations))), None
-        with torch.inference_mode():
-            given = () if state is None else (self._tensor(state),)
-            found = self.network(self._seen(observations), *given)
-        parameters, values, *remembered = map(bare, found)
-        return parameters, values, remembered[0] if remembered else None
+    def _given(
+        self, observations: tuple[Array, ...], state: Array | None, masks: Array | None
+    ) -> list[Any]:
+        """Masks, state and leaves, as tensors where they are now."""
+        return [None if one is None else _tensor(one) for one in (self._checked(masks), state)] + [
+            _tensor(one) for one in observations
+        ]
 
-    def _seen(self, observations: tuple[Array, ...]) -> Any:
-        return self.observation([self._tensor(one) for one in observations])
-
-    def _tensor(self, array: Array) -> Tensor:
-        if array.dtype == np.float64:
-            array = array.astype(np.float32)
-        tensor = torch.from_numpy(array)
-        return tensor if self.device.type == "cpu" else tensor.to(self.device, non_blocking=True)
-
-    def _masks(self, masks: Array | None) -> Numbers | None:
+    def _checked(self, masks: Array | None) -> Array | None:
         if masks is None or not self.head.takes_masks:
             return None
         if masks.shape[-1] != self.head.size:
@@ -151,11 +143,37 @@ class Agent(nn.Module):
                 f"action_mask has {masks.shape[-1]} entries; expected {self.head.size}, one for "
                 "each choice (those of a MultiDiscrete one after the other)."
             )
-        return bare(self._tensor(masks))
+        return masks
+
+    def _draw(
+        self, noise: Numbers, masks: Tensor | None, state: Tensor | None, *leaves: Tensor
+    ) -> tuple[Numbers, ...]:
+        """Actions, their log-probabilities, values, and what is remembered."""
+        parameters, *others = self._run(state, leaves)
+        return *self.head.draw(parameters, self._there(masks), noise), *others
+
+    def _run(self, state: Tensor | None, leaves: Sequence[Any]) -> tuple[Numbers, ...]:
+        """Parameters, values, and what is remembered."""
+        plain = self._plain
+        if plain is not None:
+            return plain(self._features(self.observation(list(leaves))))
+        with torch.inference_mode():
+            seen = self.observation([self._put(leaf) for leaf in leaves])
+            found = self.network(seen) if state is None else self.network(seen, self._put(state))
+        return tuple(map(bare, found))
+
+    def _put(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device, non_blocking=True)
+
+    def _there(self, masks: Tensor | None) -> Numbers | None:
+        return None if masks is None else bare(self._put(masks))
 
     def _apply(self, *args: Any, **kwargs: Any) -> Agent:
         super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]  # which is what `to` and the like are made of
         self.device = next(self.parameters()).device
+        self._graphs = None
+        if self.device.type == "cuda" and type(self.network) is ActorCritic:
+            self._graphs = Graphs(self._draw, self.device)
         return self
 
     # --- learning ---------------------------------------------------------------------------
@@ -237,3 +255,7 @@ class Agent(nn.Module):
 def _is_scalable(leaf: Leaf) -> bool:
     """Numbers that a scale makes sense for."""
     return isinstance(leaf.space, spaces.Box) and not is_image(leaf.space)
+
+
+def _tensor(values: Array) -> Tensor:
+    return torch.from_numpy(values.astype(np.float32) if values.dtype == np.float64 else values)
