@@ -108,6 +108,21 @@ def make(setting: Setting) -> Iterator[Make]:
         envs.close()
 
 
+@pytest.fixture
+def made(setting: Setting) -> Iterator[Callable[..., Any]]:
+    """`shoal.make_team` or `shoal.make_turns` on the backend of this test."""
+    opened: list[Any] = []
+
+    def make_on_setting(kind: str, env: Any, *num_envs: int, **kwargs: Any) -> Any:
+        kwargs = {"backend": setting.backend, "num_workers": setting.num_workers} | kwargs
+        opened.append(getattr(shoal, f"make_{kind}")(env, *num_envs, **kwargs))
+        return opened[-1]
+
+    yield make_on_setting
+    for envs in opened:
+        envs.close()
+
+
 @pytest.fixture(params=["next_step", "same_step", "disabled"])
 def mode(request: pytest.FixtureRequest) -> str:
     """Each autoreset mode."""

@@ -23,6 +23,9 @@ from shoal.vector.make import Faults, make
 
 if _typing.TYPE_CHECKING:
     from shoal.training.api import evaluate, load, train
+    from shoal.vector.agents.make import make_team, make_turns
+    from shoal.vector.agents.team import TeamVectorEnv
+    from shoal.vector.agents.turns import Turn, TurnVectorEnv
 
 __version__ = "0.1.0.dev0"
 
@@ -34,6 +37,9 @@ __all__ = [
     "EnvRaised",
     "Faults",
     "ShoalError",
+    "TeamVectorEnv",
+    "Turn",
+    "TurnVectorEnv",
     "VectorEnv",
     "WorkerDied",
     "WorkerError",
@@ -42,11 +48,26 @@ __all__ = [
     "evaluate",
     "load",
     "make",
+    "make_team",
+    "make_turns",
     "train",
 ]
 
 
+_AGENTS = {
+    "make_team": "make",
+    "make_turns": "make",
+    "TeamVectorEnv": "team",
+    "Turn": "turns",
+    "TurnVectorEnv": "turns",
+}
+
+
 def __getattr__(name: str) -> _typing.Any:
+    if name in _AGENTS:
+        from importlib import import_module
+
+        return getattr(import_module(f"shoal.vector.agents.{_AGENTS[name]}"), name)
     # Stepping environments needs no torch, which takes a second to import.
     if name in ("evaluate", "load", "train"):
         from shoal.extras import needs

@@ -37,7 +37,7 @@ class _Default(int):
     """A default that can be told from the same number given by the user."""
 
 
-_DEFAULT_NUM_ENVS = _Default(8)
+DEFAULT_NUM_ENVS = _Default(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Faults:
 
 def make(
     env: Source,
-    num_envs: int = _DEFAULT_NUM_ENVS,
+    num_envs: int = DEFAULT_NUM_ENVS,
     *,
     backend: str = "auto",
     num_workers: int | None = None,
@@ -240,7 +240,7 @@ def _count_envs(source: Resolved, num_envs: int) -> int:
     if not source.is_list:
         return count
     given = len(source.factories)
-    if num_envs is not _DEFAULT_NUM_ENVS and count != given:
+    if num_envs is not DEFAULT_NUM_ENVS and count != given:
         raise ConfigError(
             f"num_envs is {count}, but the list holds {given} factories, one for each environment. "
             "Leave num_envs out."

@@ -1,0 +1,105 @@
+"""Agents that take turns: a PettingZoo `AECEnv` as the environment that the engine steps.
+
+An observation of it is what `last()` tells the agent whose turn it is. A turn of an agent that has
+ended is shown like any other, since it brings that agent's last reward; whatever is chosen for it,
+PettingZoo's `None` is what it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from shoal.vector.agents.cast import Cast, mask_of, num_choices
+from shoal.vector.agents.inner import Inner
+from shoal.vector.agents.views import View, view_of
+
+NOBODY = -1
+"""The number of the agent whose turn it is when an episode is over."""
+
+
+class Alternating(Inner):
+    """One turn after the other."""
+
+    def __init__(self, env: Any) -> None:
+        self.cast = Cast.of(env)
+        super().__init__(env, self.cast)
+        self.action_space = (
+            self.cast.action_spaces[0]
+            if self.cast.acts_alike
+            else spaces.Tuple(self.cast.action_spaces)
+        )
+        self._agent, self._reward = np.zeros((), np.int64), np.zeros((), np.float64)
+        self._flags, self._mask = np.zeros(2, np.int8), np.zeros(self.cast.num_choices, np.int8)
+        self._any_truncated = False
+        self._views = self._make_views()
+        self.observation_space = self._space()
+
+    def _make_views(self) -> list[View]:
+        cast = self.cast
+        if cast.sees_alike:
+            return [view_of(cast.names[0], cast.observation_spaces[0])] * len(cast)
+        return [view_of(*one) for one in zip(cast.names, cast.observation_spaces, strict=True)]
+
+    def _space(self) -> spaces.Dict:
+        cast = self.cast
+        seen = cast.observation_spaces
+        members: dict[str, spaces.Space[Any]] = {
+            "agent": spaces.Box(NOBODY, len(cast) - 1, (), np.int64),
+            "observation": seen[0] if cast.sees_alike else spaces.Tuple(seen),
+            "reward": spaces.Box(-np.inf, np.inf, (), np.float64),
+            "flags": spaces.MultiBinary(2),
+        }
+        if cast.num_choices:
+            members["mask"] = spaces.MultiBinary(cast.num_choices)
+        return spaces.Dict(members)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        self.env.reset(seed=seed, options=options)
+        self._any_truncated = False
+        info = self._look()
+        return self._told(), info
+
+    def step(self, actions: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        env = self.env
+        agent = env.agent_selection
+        if env.terminations[agent] or env.truncations[agent]:
+            env.step(None)
+        else:
+            env.step(actions if self.cast.acts_alike else actions[self.cast.number[agent]])
+        if env.agents:
+            info = self._look()
+            return self._told(), float(self._reward), False, False, info
+        self._agent[...], self._reward[...], self._flags[:], self._mask[:] = NOBODY, 0.0, 0, 0
+        return self._told(), 0.0, not self._any_truncated, self._any_truncated, {}
+
+    def _look(self) -> dict[str, Any]:
+        """Write down what the agent whose turn it is is told; its info."""
+        observation, reward, terminated, truncated, info = self.env.last()
+        number = self.cast.numbered(self.env.agent_selection)
+        if not self.cast.sees_alike and self._agent >= 0:
+            self._views[int(self._agent)].clear()
+        self._agent[...], self._reward[...] = number, reward
+        self._flags[:] = terminated, truncated
+        self._any_truncated |= bool(truncated)
+        self._views[number].write(observation)
+        self._mask[:] = 0
+        count = num_choices(self.cast.action_spaces[number])
+        if count and not (terminated or truncated):
+            self._mask[:count] = mask_of(observation, info, count)
+        return dict(info)
+
+    def _told(self) -> dict[str, Any]:
+        views = self._views
+        alike = self.cast.sees_alike
+        told = {
+            "agent": self._agent,
+            "observation": views[0].value if alike else tuple(view.value for view in views),
+            "reward": self._reward,
+            "flags": self._flags,
+        }
+        return told | {"mask": self._mask} if self.cast.num_choices else told

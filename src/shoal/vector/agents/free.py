@@ -1,0 +1,118 @@
+"""Agents whom nobody knows beforehand: environments without `possible_agents`.
+
+What such agents see and do has no place in rows, since it may be of any shape: it travels beside
+them, as Python objects. Everything else is as for agents that are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gymnasium import spaces
+
+from shoal.vector.agents.cast import mask_of, num_choices
+from shoal.vector.agents.inner import Inner
+
+
+class Anything(spaces.Space[Any]):
+    """Any object."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> Any:
+        """What stands for a choice of the environment's own."""
+        return None
+
+    def contains(self, x: Any) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Anything)
+
+    def __hash__(self) -> int:
+        return hash(Anything)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        return False
+
+
+class Free(Inner):
+    """Told and acted on by objects."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env, None)
+        self.observation_space, self.action_space = Anything(), Anything()
+
+    @property
+    def known_agents(self) -> list[Any] | None:
+        """All who may ever be there, if the environment says so."""
+        known = getattr(self.env, "possible_agents", None)
+        return None if known is None else list(known)
+
+
+class FreeTeam(Free):
+    """A team; its action is a dict by agent, of all that live."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._told(observations, {}, {}, {}, infos), {}
+
+    def step(self, actions: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        env = self.env
+        if actions is None:
+            actions = {name: env.action_space(name).sample() for name in env.agents}
+        observations, rewards, terminations, truncations, infos = env.step(actions)
+        told = self._told(observations, rewards, terminations, truncations, infos)
+        is_over, is_truncated = not env.agents, any(truncations.values())
+        gain = float(sum(rewards.values()))
+        return told, gain, is_over and not is_truncated, is_over and is_truncated, {}
+
+    def _told(self, *by_agent: Mapping[Any, Any]) -> tuple[Any, ...]:
+        return *map(dict, by_agent), list(self.env.agents)
+
+
+class FreeAlternating(Free):
+    """Agents that take turns; its action is that of the agent whose turn it is."""
+
+    _any_truncated = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        self.env.reset(seed=seed, options=options)
+        self._any_truncated = False
+        told, info = self._look()
+        return told, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        env = self.env
+        agent = env.agent_selection
+        if env.terminations[agent] or env.truncations[agent]:
+            action = None
+        elif action is None:
+            action = env.action_space(agent).sample()
+        env.step(action)
+        if not env.agents:
+            return None, 0.0, not self._any_truncated, self._any_truncated, {}
+        told, info = self._look()
+        return told, float(told[2]), False, False, info
+
+    def _look(self) -> tuple[Any, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.last()
+        self._any_truncated |= bool(truncated)
+        agent = self.env.agent_selection
+        count = num_choices(self.env.action_space(agent))
+        mask = mask_of(observation, info, count) if count else None
+        return (agent, observation, reward, bool(terminated), bool(truncated), mask), dict(info)
+
+    def standing(self) -> dict[str, Any]:
+        """What an `AECEnv` shows of itself."""
+        env = self.env
+        shown = ("agents", "rewards", "terminations", "truncations", "infos", "_cumulative_rewards")
+        told = {name: getattr(env.unwrapped, name) for name in shown}
+        return told | {"agent_selection": env.agent_selection if env.agents else None}

@@ -1,0 +1,168 @@
+"""Many environments whose agents nobody knows beforehand: a team at once, or one after the other.
+
+What such agents see and do is of any kind, so that a batch of it is an array of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shoal.engine.batch import Batch
+from shoal.errors import ContractError
+from shoal.layout import Array
+from shoal.seeding import Seed
+from shoal.vector.agents.delegate import Delegate
+from shoal.vector.agents.team import ByAgent, TeamBatch
+from shoal.vector.agents.turns import Turn
+from shoal.vector.env import EnvIds, Options, VectorEnv
+
+
+class FreeTeamVectorEnv(Delegate):
+    """Many environments of one team each; results are by agent, of those who are anywhere now.
+
+    Observations are arrays of objects, None where there is no such agent.
+    """
+
+    def __init__(self, below: VectorEnv) -> None:
+        super().__init__(below)
+        self.agents: list[list[Any]] = [[] for _ in range(self.num_envs)]
+        """Who may act in the next step, of each environment."""
+
+    def reset(
+        self, *, seed: int | Sequence[Seed] | None = None, options: Options = None
+    ) -> tuple[ByAgent, dict[str, Any]]:
+        """Reset all environments, or those in `options["reset_mask"]`."""
+        told, _ = self.below.reset(seed=seed, options=options)
+        batch = self._read(told, range(self.num_envs))
+        return batch.observations, batch.infos
+
+    def reset_envs(
+        self,
+        env_ids: Iterable[int],
+        seeds: int | Sequence[Seed] | None = None,
+        options: Options = None,
+    ) -> tuple[ByAgent, dict[str, Any]]:
+        """Reset these environments now, each with its own seed and options (its own task)."""
+        ids = list(env_ids)
+        batch = self._read(self.below.reset_envs(ids, seeds, options)[0], ids)
+        return batch.observations, batch.infos
+
+    def step(
+        self, actions: Mapping[Any, Any]
+    ) -> tuple[ByAgent, ByAgent, ByAgent, ByAgent, dict[str, Any]]:
+        """One step of every environment, from `[num_envs]` actions for each agent who is alive."""
+        return self._results(self._stepped(self._each(actions, range(self.num_envs))))[:5]
+
+    def send(self, actions: Mapping[Any, Any], env_ids: EnvIds = None) -> None:
+        """Start a step of these environments (default: all) and return at once."""
+        ids = list(range(self.num_envs)) if env_ids is None else list(env_ids)
+        self.below.send(self._each(actions, ids), ids)
+
+    def recv(self, min_envs: int | None = None, timeout_s: float | None = None) -> TeamBatch:
+        """The environments that are ready, at least `min_envs` of them."""
+        return self._results(self.below.recv(min_envs, timeout_s))
+
+    def _each(
+        self, actions: Mapping[Any, Any], env_ids: Sequence[int]
+    ) -> tuple[dict[Any, Any], ...]:
+        """The actions of each environment, of those who are alive there."""
+        try:
+            return tuple(
+                {name: actions[name][k] for name in self.agents[env_id]}
+                for k, env_id in enumerate(env_ids)
+            )
+        except KeyError as missing:
+            raise ContractError(f"there are no actions for {missing}, who is alive.") from None
+
+    def _results(self, batch: Batch) -> TeamBatch:
+        told, infos = list(batch.observations), batch.infos
+        for row in np.flatnonzero(infos.get("_final_obs", ())):
+            final, begun = infos["final_obs"][row], told[row]
+            infos["final_obs"][row] = final[0]
+            told[row] = (begun[0], *final[1:4], begun[4], begun[5])
+        lost = infos.get("restarted", np.zeros(len(told), np.bool_))
+        for row in np.flatnonzero(lost):
+            seen, *_, info, agents = told[row]
+            who = self.agents[batch.env_ids[row]]
+            told[row] = (seen, dict.fromkeys(who, 0.0), {}, dict.fromkeys(who, True), info, agents)
+        found = self._read(told, batch.env_ids)
+        return found._replace(infos=infos | found.infos, env_ids=batch.env_ids)
+
+    def _read(self, told: Sequence[Any], env_ids: Sequence[int] | Array) -> TeamBatch:
+        """By agent; and take note of who lives."""
+        names = list(dict.fromkeys(name for one in told for part in one[:4] for name in part))
+        for env_id, one in zip(env_ids, told, strict=True):
+            self.agents[env_id] = one[5]
+        seen, infos = ({name: _objects(told, at, name) for name in names} for at in (0, 4))
+        rewards, terminations, truncations = (
+            {name: np.array([one[at].get(name, 0) for one in told], kind) for name in names}
+            for at, kind in ((1, np.float64), (2, np.bool_), (3, np.bool_))
+        )
+        return TeamBatch(seen, rewards, terminations, truncations, infos, np.asarray(env_ids))
+
+
+def _objects(told: Sequence[Any], at: int, name: Any) -> Array:
+    found = np.full(len(told), None, dtype=object)
+    for k, one in enumerate(told):
+        found[k] = one[at].get(name)
+    return found
+
+
+class FreeTurnVectorEnv(Delegate):
+    """Many environments in which agents take turns; `possible_agents` are those seen so far."""
+
+    def __init__(self, below: VectorEnv) -> None:
+        super().__init__(below)
+        self.possible_agents: list[Any] = []
+        self.ended = np.zeros(self.num_envs, np.bool_)
+        self.env_ids = np.arange(self.num_envs)
+
+    def reset(self, *, seed: int | Sequence[Seed] | None = None, options: Options = None) -> Turn:
+        """Reset all environments, or those in `options["reset_mask"]`; the first turns."""
+        return self._turn(*self.below.reset(seed=seed, options=options))
+
+    def reset_envs(
+        self,
+        env_ids: Iterable[int],
+        seeds: int | Sequence[Seed] | None = None,
+        options: Options = None,
+    ) -> Turn:
+        """Reset these environments now, each with its own seed and options (its own task)."""
+        return self._turn(*self.below.reset_envs(env_ids, seeds, options))
+
+    def step(self, actions: Sequence[Any]) -> Turn:
+        """One action in every environment, of the agent whose turn it is; the next turns."""
+        return self._results(self._stepped(tuple(actions)))
+
+    def send(self, actions: Sequence[Any], env_ids: EnvIds = None) -> None:
+        """Start a step of these environments (default: all) and return at once."""
+        self.below.send(tuple(actions), env_ids)
+
+    def recv(self, min_envs: int | None = None, timeout_s: float | None = None) -> Turn:
+        """The environments that are ready, at least `min_envs`; `env_ids` tells which."""
+        return self._results(self.below.recv(min_envs, timeout_s))
+
+    def _results(self, batch: Batch) -> Turn:
+        self.env_ids = batch.env_ids
+        self.ended[batch.env_ids] = batch.terminations | batch.truncations
+        turn = self._turn(batch.observations, batch.infos)
+        if "restarted" in batch.infos and "final_obs" not in batch.infos:
+            lost = batch.infos["restarted"]
+            turn.rewards[lost], turn.terminations[lost], turn.truncations[lost] = 0.0, False, True
+        return turn
+
+    def _turn(self, told: Sequence[Any], infos: dict[str, Any]) -> Turn:
+        count = len(told)
+        agents, rewards = np.full(count, -1), np.zeros(count)
+        flags = np.zeros((2, count), np.bool_)
+        seen, masks = np.full(count, None, dtype=object), np.full(count, None, dtype=object)
+        for k, one in enumerate(told):
+            if one is not None:
+                name, seen[k], rewards[k], flags[0, k], flags[1, k], masks[k] = one
+                if name not in self.possible_agents:
+                    self.possible_agents.append(name)
+                agents[k] = self.possible_agents.index(name)
+        return Turn(agents, seen, rewards, flags[0], flags[1], masks, infos)

@@ -1,0 +1,81 @@
+"""`shoal.make_team` and `shoal.make_turns`: PettingZoo's environments on Shoal's engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+from shoal.errors import ConfigError, suggest
+from shoal.extras import needs
+from shoal.vector.agents.alternating import Alternating
+from shoal.vector.agents.cast import CAST
+from shoal.vector.agents.free import FreeAlternating, FreeTeam
+from shoal.vector.agents.free_envs import FreeTeamVectorEnv, FreeTurnVectorEnv
+from shoal.vector.agents.team import TeamVectorEnv
+from shoal.vector.agents.together import Team
+from shoal.vector.agents.turns import TurnVectorEnv
+from shoal.vector.make import DEFAULT_NUM_ENVS, make
+from shoal.vector.source import Source, Wrapper
+
+
+def make_team(
+    env: Source,
+    num_envs: int = DEFAULT_NUM_ENVS,
+    *,
+    wrappers: Sequence[Wrapper] = (),
+    **settings: Any,
+) -> TeamVectorEnv | FreeTeamVectorEnv:
+    """Run `num_envs` environments at once in which a team acts (PettingZoo's `ParallelEnv`).
+
+    `env` is an id that PettingZoo knows, or what `shoal.make` takes otherwise, and so is everything
+    else; `wrappers` are PettingZoo's. Environments that have no `possible_agents` come as a
+    `FreeTeamVectorEnv`.
+    """
+    made = make(_found(env, "parallel"), num_envs, wrappers=[*wrappers, as_team], **settings)
+    return FreeTeamVectorEnv(made) if made.metadata[CAST] is None else TeamVectorEnv(made)
+
+
+def make_turns(
+    env: Source,
+    num_envs: int = DEFAULT_NUM_ENVS,
+    *,
+    wrappers: Sequence[Wrapper] = (),
+    autoreset: Any = "same_step",
+    **settings: Any,
+) -> TurnVectorEnv | FreeTurnVectorEnv:
+    """Run `num_envs` environments at once in which agents take turns (PettingZoo's `AECEnv`).
+
+    Arguments are as for `make_team`. When an episode is over, the first turn of the next one
+    follows at once, unless `autoreset` says something else.
+    """
+    settings |= {"autoreset": autoreset, "wrappers": [*wrappers, as_turns]}
+    made = make(_found(env, "aec"), num_envs, **settings)
+    return FreeTurnVectorEnv(made) if made.metadata[CAST] is None else TurnVectorEnv(made)
+
+
+def _found(env: Source, kind: Literal["aec", "parallel"]) -> Source:
+    """What PettingZoo knows by this id; anything else as it is."""
+    if not isinstance(env, str) or ":" in env:
+        return env
+    with needs("pettingzoo", "multiagent"):
+        import pettingzoo
+        from pettingzoo.env_registry.exceptions import PettingZooRegistryError
+    try:
+        return partial(pettingzoo.make, kind, pettingzoo.spec(kind, env))
+    except PettingZooRegistryError as problem:
+        known = pettingzoo.aec_registry if kind == "aec" else pettingzoo.parallel_registry
+        raise ConfigError(
+            f"PettingZoo has no {kind} environment {env!r}. {suggest(env, list(known))} One of "
+            "your own is 'module:factory', its class, or a factory."
+        ) from problem
+
+
+def as_team(env: Any) -> Team | FreeTeam:
+    """A PettingZoo environment as the engine steps it, all agents at once."""
+    return Team(env) if hasattr(env, "possible_agents") else FreeTeam(env)
+
+
+def as_turns(env: Any) -> Alternating | FreeAlternating:
+    """The same, one agent after the other."""
+    return Alternating(env) if hasattr(env, "possible_agents") else FreeAlternating(env)

@@ -1,0 +1,127 @@
+"""Many environments in which agents take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.engine.batch import Batch
+from shoal.errors import ContractError
+from shoal.layout import Array
+from shoal.seeding import Seed
+from shoal.vector.agents.delegate import Known
+from shoal.vector.env import EnvIds, Options, VectorEnv
+
+
+class Turn(NamedTuple):
+    """Whose turn it is in each environment, and what that agent is told: PettingZoo's `last()`.
+
+    Row k of everything is environment k, or the k-th of those that `recv` names.
+    """
+
+    agent_ids: Array
+    """Places in `possible_agents`; -1 where an episode is over."""
+    observations: Any
+    """`[num_envs, ...]`; where agents differ, by agent, and who is meant is in `agent_ids`."""
+    rewards: Array
+    """What this agent has got since its last turn."""
+    terminations: Array
+    truncations: Array
+    action_masks: Array | None
+    """`[num_envs, choices]`; none is possible for an agent that has ended: it does nothing."""
+    infos: dict[str, Any]
+
+
+class TurnVectorEnv(Known):
+    """Many environments in which agents take turns. Made by `shoal.make_turns`.
+
+    Each environment is at its own agent's turn, and is given that agent's action. What is given for
+    an agent that has ended is not looked at: its turn is there for the reward that it brings.
+    """
+
+    ended: Array
+    """`[num_envs]`: where the latest step was the last one of an episode."""
+    env_ids: Array
+    """Of which environments the latest `recv` told."""
+
+    def __init__(self, below: VectorEnv) -> None:
+        super().__init__(below)
+        self.ended = np.zeros(self.num_envs, np.bool_)
+        self.env_ids = np.arange(self.num_envs)
+
+    # --- all environments -------------------------------------------------------------------
+
+    def reset(self, *, seed: int | Sequence[Seed] | None = None, options: Options = None) -> Turn:
+        """Reset all environments, or those in `options["reset_mask"]`; the first turns."""
+        return self._turn(*self.below.reset(seed=seed, options=options))
+
+    def step(self, actions: Any) -> Turn:
+        """One action in every environment, of the agent whose turn it is; the next turns.
+
+        Where agents act differently, `actions` is by agent, each `[num_envs, ...]`.
+        """
+        return self._results(self._stepped(self._joined(actions)))
+
+    # --- some of them -----------------------------------------------------------------------
+
+    def reset_envs(
+        self,
+        env_ids: Iterable[int],
+        seeds: int | Sequence[Seed] | None = None,
+        options: Options = None,
+    ) -> Turn:
+        """Reset these environments now, each with its own seed and options (its own task)."""
+        return self._turn(*self.below.reset_envs(env_ids, seeds, options))
+
+    def send(self, actions: Any, env_ids: EnvIds = None) -> None:
+        """Start a step of these environments (default: all) and return at once."""
+        self.below.send(self._joined(actions), env_ids)
+
+    def recv(self, min_envs: int | None = None, timeout_s: float | None = None) -> Turn:
+        """The environments that are ready, at least `min_envs`; `env_ids` tells which."""
+        return self._results(self.below.recv(min_envs, timeout_s))
+
+    def resize(self, num_envs: int | None = None, num_workers: int | None = None) -> Turn:
+        """Have more or fewer environments and workers; the first turns of new ones."""
+        told, infos = self.below.resize(num_envs, num_workers)
+        self.ended = np.resize(self.ended, self.num_envs)
+        return self._turn(told, infos)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _joined(self, actions: Any) -> Any:
+        if self.cast.acts_alike:
+            return actions
+        if not isinstance(actions, Mapping) or set(actions) != set(self.cast.names):
+            raise ContractError(
+                "agents act differently here: actions are a dict with an array for each of "
+                f"{list(self.cast.names)}."
+            )
+        return tuple(actions[name] for name in self.cast.names)
+
+    def _results(self, batch: Batch) -> Turn:
+        told, infos, ids = batch.observations, batch.infos, batch.env_ids
+        self.env_ids = ids
+        self.ended[ids] = batch.terminations | batch.truncations
+        turn = self._turn(told, infos)
+        if "restarted" in infos and "final_obs" not in infos:
+            lost = infos["restarted"]
+            turn.rewards[lost], turn.terminations[lost], turn.truncations[lost] = 0.0, False, True
+        return turn
+
+    def _turn(self, told: Mapping[str, Any], infos: dict[str, Any]) -> Turn:
+        flags, masks = told["flags"].astype(np.bool_), told.get("mask")
+        seen = told["observation"]
+        if not self.cast.sees_alike:
+            seen = dict(zip(self.cast.names, seen, strict=True))
+        return Turn(
+            told["agent"],
+            seen,
+            told["reward"],
+            flags[:, 0],
+            flags[:, 1],
+            None if masks is None else masks.astype(np.bool_),
+            infos,
+        )

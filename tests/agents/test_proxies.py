@@ -1,0 +1,119 @@
+"""PettingZoo's own tests, on environments that run elsewhere."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from players import Meadow, Round
+
+pytest.importorskip("pettingzoo")
+
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
+
+from shoal.vector.agents.proxies import team_proxies, turn_proxies
+
+EXAMPLES = "pettingzoo.test.example_envs."
+TEAMS = {
+    "meadow": Meadow,
+    "generated": EXAMPLES + "generated_agents_parallel_v0:parallel_env",
+    "generated, agents of a class": EXAMPLES
+    + "generated_agents_parallel_cust_agentid_v0:parallel_env",
+    "rock paper scissors": "pettingzoo.classic.rps_v2:parallel_env",
+    "knights": "pettingzoo.butterfly.knights_archers_zombies_v11:parallel_env",
+    "spread": "mpe2.simple_spread_v3:parallel_env",
+    "push": "mpe2.simple_push_v3:parallel_env",
+    "adversary": "mpe2.simple_adversary_v3:parallel_env",
+}
+TURNS = {
+    "round": Round,
+    "generated": EXAMPLES + "generated_agents_env_v0:env",
+    "generated, masks in infos": EXAMPLES + "generated_agents_env_action_mask_info_v0:env",
+    "generated, masks in observations": EXAMPLES + "generated_agents_env_action_mask_obs_v0:env",
+    "rock paper scissors": "pettingzoo.classic.rps_v2:env",
+    "connect four": "pettingzoo.classic.connect_four_v3:env",
+    "spread": "mpe2.simple_spread_v3:env",
+}
+BACKENDS = ["serial", "process"]
+
+
+def there(name: Any) -> Any:
+    """The environment, or a reason to skip: some need packages of their own."""
+    if isinstance(name, str):
+        module, _, _ = name.partition(":")
+        try:
+            importlib.import_module(module)
+        except ImportError as problem:
+            pytest.skip(str(problem))
+    return name
+
+
+@pytest.fixture(autouse=True)
+def _opened() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PettingZoo's tests warn of what its own examples do
+        yield
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", TEAMS)
+def test_a_team_elsewhere_is_a_parallel_env(name: str, backend: str) -> None:
+    (proxy,) = team_proxies(there(TEAMS[name]), 1, backend=backend)
+    with proxy.envs:
+        parallel_api_test(proxy, num_cycles=60)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", TURNS)
+def test_agents_elsewhere_are_an_aec_env(name: str, backend: str) -> None:
+    (proxy,) = turn_proxies(there(TURNS[name]), 1, backend=backend)
+    with proxy.envs:
+        api_test(proxy, num_cycles=60)
+
+
+@pytest.mark.parametrize("name", ["meadow", "spread", "push", "rock paper scissors"])
+def test_seeds_of_a_team_elsewhere_are_kept(name: str) -> None:
+    opened: list[Any] = []
+
+    def make() -> Any:
+        (proxy,) = team_proxies(there(TEAMS[name]), 1, backend="process")
+        opened.append(proxy)
+        return proxy
+
+    try:
+        parallel_seed_test(make, num_cycles=30)
+    finally:
+        for one in opened:
+            one.close()
+
+
+@pytest.mark.parametrize("name", ["round", "connect four", "rock paper scissors"])
+def test_seeds_of_agents_elsewhere_are_kept(name: str) -> None:
+    opened: list[Any] = []
+
+    def make() -> Any:
+        (proxy,) = turn_proxies(there(TURNS[name]), 1, backend="process")
+        opened.append(proxy)
+        return proxy
+
+    try:
+        seed_test(make, num_cycles=30)
+    finally:
+        for one in opened:
+            one.close()
+
+
+def test_every_environment_has_its_own_proxy() -> None:
+    proxies = team_proxies(partial(Meadow, False), 3, backend="process", num_workers=2)
+    with proxies[0].envs:
+        for k, proxy in enumerate(proxies):
+            proxy.reset(seed=k)
+        plain = Meadow(False)
+        plain.reset(seed=1)
+        actions = dict.fromkeys(plain.agents, 1)
+        assert proxies[1].step(actions)[1] == plain.step(actions)[1]
+        assert proxies[0].agents == proxies[2].agents == ["ann", "bob", "cyd"]
