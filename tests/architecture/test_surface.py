@@ -28,10 +28,10 @@ ERRORS = {
     "WorkerDied",
     "WorkerTimeout",
 }
-# Section 3 of the design, as far as it is built. What is to come there: make_team, TeamVectorEnv,
-# make_turns, TurnVectorEnv, Turn.
-ON_USE = {"train", "load", "evaluate"}
-"""What needs torch, and is imported when it is asked for."""
+# Section 3 of the design.
+AGENTS = {"make_team", "TeamVectorEnv", "make_turns", "TurnVectorEnv", "Turn"}
+ON_USE = {"train", "load", "evaluate"} | AGENTS
+"""What needs torch, or is for several agents, and is imported when it is asked for."""
 BUILT = {"make", "VectorEnv", "Batch", "Faults", "errors"} | ERRORS | ON_USE
 TESTING = {"check_env", "check_vector_env", "CountingWorld", "CountingRecord", "decode", "Saboteur"}
 
@@ -57,6 +57,7 @@ def test_public_names_are_those_of_the_design_and_no_others() -> None:
     assert modules <= {
         "errors",
         "engine",
+        "envs",
         "layout",
         "seeding",
         "testing",

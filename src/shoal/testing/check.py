@@ -101,6 +101,8 @@ class _EnvCheck:
         if isinstance(env, gymnasium.vector.VectorEnv):
             then = "Use shoal.testing.check_vector_env."
             self._stop("check_env", "this is a vector environment", "a single one", env, then)
+        if isinstance(env, gymnasium.Env):
+            return
         if hasattr(env, "agent_selection") or hasattr(env, "agent_iter"):
             then = "Use shoal.make_turns, or shoal.make_team for its parallel form."
             what = "this is a PettingZoo environment whose agents take turns"
@@ -108,9 +110,8 @@ class _EnvCheck:
         if hasattr(env, "possible_agents"):
             what, then = "this is a PettingZoo environment of a team", "Use shoal.make_team."
             self._stop("check_env", what, "a gymnasium.Env", env, then)
-        if not isinstance(env, gymnasium.Env):
-            then = "Derive it from gymnasium.Env, or convert it (Shimmy does so for old Gym envs)."
-            self._stop("construction", "this is no gymnasium.Env", "a gymnasium.Env", env, then)
+        then = "Derive it from gymnasium.Env, or convert it (Shimmy does so for old Gym envs)."
+        self._stop("construction", "this is no gymnasium.Env", "a gymnasium.Env", env, then)
 
     def _check_spaces(self, env: Env) -> None:
         wrong = False

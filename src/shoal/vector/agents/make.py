@@ -73,9 +73,21 @@ def _found(env: Source, kind: Literal["aec", "parallel"]) -> Source:
 
 def as_team(env: Any) -> Team | FreeTeam:
     """A PettingZoo environment as the engine steps it, all agents at once."""
+    if _takes_turns(env):
+        from shoal.envs.conversions import as_parallel
+
+        env = as_parallel(env)
     return Team(env) if hasattr(env, "possible_agents") else FreeTeam(env)
 
 
 def as_turns(env: Any) -> Alternating | FreeAlternating:
     """The same, one agent after the other."""
+    if not _takes_turns(env):
+        from shoal.envs.conversions import as_aec
+
+        env = as_aec(env)
     return Alternating(env) if hasattr(env, "possible_agents") else FreeAlternating(env)
+
+
+def _takes_turns(env: Any) -> bool:
+    return hasattr(env, "agent_iter")
