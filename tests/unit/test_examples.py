@@ -39,6 +39,7 @@ CLOSING = {
     "shared_data.py": "15 MiB, shared by 8 environments",
     "slow.py": "the slow one has moved out",
     "tasks.py": "tasks of the last episodes: [7 1 8]",
+    "team.py": "# games of connect four",
     "training.py": "stopped by a mean return of 25; another went on to 8192 steps",
     "troubles.py": "explained",
     "vector_wrappers.py": "68 episodes, the engine counts the same",
