@@ -18,7 +18,7 @@ import pytest
 import shoal
 from conftest import ISOLATED, Setting
 from faults.conftest import Scale
-from faults.recovering import Shadows, cast, kill_later, kill_worker, worlds
+from faults.recovering import Shadows, cast, kill_worker, worlds
 from shoal import WorkerDied
 from shoal.testing import CountingWorld
 from shoal.testing.worlds import decode
@@ -217,11 +217,11 @@ def test_a_call_beside_sent_steps_survives_a_death() -> None:
         shadows = Shadows(envs, "next_step", seed=4)
         for _ in range(4):
             shadows.send([0, 2])
-            timer = kill_later(envs, 1, 0.005)
+            kill_worker(
+                envs, 1
+            )  # in its step, which nobody has looked after: the call waits for it
             assert envs.get_attr("tag", env_ids=[1, 3]) == (1, 3)
             shadows.recv(2)
-            assert timer is not None
-            timer.join()
             shadows.step()
 
 
