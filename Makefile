@@ -8,17 +8,24 @@ JOBS ?= 3
 ARGS ?=
 
 BIN := .venv/bin
+# Those of Stable-Baselines3's tests that make vector environments, and train for no longer than they must.
+SB3_TESTS := $(patsubst %,tests/test_%.py,vec_envs vec_normalize vec_monitor vec_stacked_obs vec_check_nan vec_extract_dict_obs dict_env her spaces env_checker)
 READY := .venv/.ready
 # Shoal with the rivals of the quick benchmark; for the full one the others join them (2 GB).
 BENCH := .venv-bench/bin
 BENCH_READY := .venv-bench/.ready
 BENCH_ALL := .venv-bench/.all
 BENCH_LEARNING := .venv-bench/.learning
+BENCH_TEAMS := .venv-bench/.teams
+# AgileRL wants another PettingZoo than the tests have.
+AGILERL := .venv-agilerl/bin
+AGILERL_READY := .venv-agilerl/.ready
+AGILERL_PIP = $(AGILERL)/python -m pip install -qq --no-input --disable-pip-version-check -c tests/against_agilerl/constraints.txt
 BENCH_PIP = $(BENCH)/python -m pip install -qq --no-input --disable-pip-version-check -c benchmarks/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train throughput test test-slow test-faults gym-tests lint format bench bench-full bench-train targets results docs clean
+.PHONY: help train throughput test test-slow test-faults gym-tests sb3-tests agilerl-tests lint format bench bench-full bench-teams bench-train targets results rom docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -58,11 +65,25 @@ gym-tests: $(READY) ## Gymnasium's own vector tests on the drop-ins: GYMNASIUM=<
 	    --ignore=tests/wrappers/vector/test_human_rendering.py -k "not CarRacing" --disable-warnings) || exit 1; \
 	done
 
+agilerl-tests: $(AGILERL_READY) ## AgileRL 2.58 beside the drop-in for it: traces, training loops, faults
+	@$(AGILERL)/python -m pytest -q -o filterwarnings=default --disable-warnings tests/against_agilerl $(ARGS)
+
+sb3-tests: $(READY) ## Stable-Baselines3's own vector tests on the drop-ins: SB3=<its checkout>
+	@test -f "$(SB3)/tests/test_vec_envs.py" || { echo "say where Stable-Baselines3's repository is checked out: make sb3-tests SB3=..."; exit 2; }
+	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt pandas opencv-python-headless
+	@for drop_in in "" DummyVecEnv SubprocVecEnv; do \
+	  (cd "$(SB3)" && SHOAL_DROP_IN=$$drop_in PYTHONPATH="$(CURDIR)/tests" OMP_NUM_THREADS=1 "$(CURDIR)/$(BIN)/python" -m pytest -q \
+	    -p sb3_dropins -p no:cacheprovider -o addopts= --disable-warnings $(SB3_TESTS)) || exit 1; \
+	done
+
 bench: $(BENCH_READY) ## Shoal and its rivals on the same workloads, with a report; some minutes
 	@$(BENCH)/python -m benchmarks.run $(ARGS)
 
 bench-full: $(BENCH_ALL) ## the same with every workload and everyone; hours
 	@$(BENCH)/python -m benchmarks.run --full $(ARGS)
+
+bench-teams: $(BENCH_TEAMS) $(AGILERL_READY) ## teams and turns, beside AgileRL, SuperSuit and plain loops; minutes
+	@$(BENCH)/python -m benchmarks.run --workloads spread connect-four --env-counts 8 32 --no-starts $(ARGS)
 
 bench-train: $(BENCH_LEARNING) ## whole training against Stable-Baselines3's PPO; a quarter of an hour
 	@$(BENCH)/python -m benchmarks.train against $(ARGS)
@@ -73,11 +94,14 @@ targets: $(BENCH_READY) ## the project's targets for speed, one by one
 results: $(BENCH_LEARNING) ## what PPO learns beside Stable-Baselines3's, into docs/results.md; hours, resumable
 	@$(BENCH)/python -m benchmarks.learning.run $(ARGS)
 
+rom: $(READY) ## assemble the Game Boy game that comes with Shoal
+	@$(BIN)/python -m shoal.envs.gameboy.build
+
 docs: $(READY) ## the documentation, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove everything that make made
-	@rm -rf .venv .venv-bench* site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-agilerl .venv-bench* site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Touched last, so that an interrupted installation is taken up again.
@@ -86,6 +110,14 @@ $(READY): pyproject.toml constraints.txt
 	@echo "installing into .venv (about a minute, once)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+# torch first: nothing else may choose which one.
+$(AGILERL_READY): pyproject.toml tests/against_agilerl/constraints.txt
+	@echo "installing AgileRL into .venv-agilerl (some minutes, once)"
+	@$(PYTHON) -m venv .venv-agilerl
+	@$(AGILERL_PIP) torch
+	@$(AGILERL_PIP) -e . agilerl peft transformers pytest pytest-timeout
 	@touch $@
 
 $(BENCH_READY): pyproject.toml benchmarks/constraints.txt
@@ -99,7 +131,12 @@ $(BENCH_ALL): $(BENCH_READY)
 	@$(BENCH_PIP) torch tianshou torchrl envpool
 	@touch $@
 
+$(BENCH_TEAMS): $(BENCH_READY)
+	@echo "installing what is for several agents as well"
+	@$(BENCH_PIP) -e ".[multiagent]" supersuit
+	@touch $@
+
 $(BENCH_LEARNING): $(BENCH_READY)
 	@echo "installing what learning and its statistics need as well"
-	@$(BENCH_PIP) -e ".[train]" "gymnasium[box2d,mujoco]" stable-baselines3 sb3-contrib rliable
+	@$(BENCH_PIP) -e ".[train,multiagent]" "gymnasium[box2d,mujoco]" stable-baselines3 sb3-contrib rliable
 	@touch $@

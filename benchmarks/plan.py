@@ -24,7 +24,7 @@ STARTERS = [one.name for one in contestants() if one.only_starts]
 QUICK_FIELD = [
     name
     for name in FIELD
-    if name.split()[0] in ("shoal", "gymnasium", "sb3", "pufferlib") and name != "shoal thread"
+    if name.split()[0] not in ("tianshou", "torchrl", "envpool") and "thread" not in name
 ]
 
 
@@ -39,6 +39,8 @@ def jobs_at(
     for contestant in map(find, names):
         if contestant.family == "native" and workload.name not in ("cartpole", "halfcheetah"):
             continue
+        if workload.plays not in contestant.plays:
+            continue
         for num_workers in contestant.workers(num_envs, cores):
             job = replace(bound, contestant=contestant.name, num_workers=num_workers)
             yield replace(job, pause_s=workload.pause_s)
@@ -47,7 +49,7 @@ def jobs_at(
 def start_jobs(names: Iterable[str], env_counts: Iterable[int]) -> Iterator[Job]:
     """Only the start, to the end of the first reset."""
     for num_envs in env_counts:
-        for name in names:
+        for name in (one for one in names if "one" in find(one).plays):
             yield Job(name, WORKLOADS["cartpole"].env, num_envs, duration_s=0.0)
 
 
@@ -58,10 +60,14 @@ def name_of(env: str) -> str:
 
 
 def where(job: Job) -> Where:
-    """The interpreter that has this contestant's package: .venv-bench-<package>, or our own."""
+    """The interpreter that has this contestant's package: .venv-bench-<package>, or our own.
+
+    Where there is one for tests beside that package, .venv-<package>, it serves as well.
+    """
     path = (str(ROOT / "src"), str(ROOT))
     own = "" if job.contestant == BOUND else find(job.contestant).needs
-    apart = ROOT / f".venv-bench-{own}" / "bin" / "python"
-    if own and apart.exists():
-        return Where(os.fspath(apart), path)
+    for folder in (f".venv-bench-{own}", f".venv-{own}"):
+        apart = ROOT / folder / "bin" / "python"
+        if own and apart.exists():
+            return Where(os.fspath(apart), path)
     return Where(sys.executable, path)

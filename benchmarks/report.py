@@ -26,21 +26,28 @@ by itself. CPU seconds are those of the caller and all its workers."""
 
 def markdown(record: Record, plots: Sequence[str] = ()) -> str:
     """The whole report."""
-    rows = summarise(record.outcomes)
-    stepped = [row for row in rows if row.job.duration_s]
     parts = [
         f"# Benchmark, {record.begun}",
         machine_lines(record.machine),
         disturbance(record.outcomes),
         f"Regenerate: `{record.asked}`",
         NOTES,
+        *tables(record),
+        *(f"![{Path(plot).stem}]({plot})" for plot in plots),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def tables(record: Record) -> list[str]:
+    """Every measurement; empty where there is nothing of a kind."""
+    rows = summarise(record.outcomes)
+    stepped = [row for row in rows if row.job.duration_s]
+    return [
         *(_workload(name, stepped, record.outcomes) for name in _names(stepped)),
         _pauses(stepped),
         _starts(row for row in rows if not row.job.duration_s),
         _footprints(stepped),
-        *(f"![{Path(plot).stem}]({plot})" for plot in plots),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def machine_lines(machine: Machine) -> str:

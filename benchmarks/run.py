@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,8 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(record: Record, groups: Iterable[Sequence[Job]], repeats: int) -> None:
-    """Run a contest of each group, say how it goes, and keep what comes of it."""
+def measure(
+    record: Record,
+    groups: Iterable[Sequence[Job]],
+    repeats: int,
+    keep: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a contest of each group and say how it goes; after each `keep` what there is so far."""
     groups = list(groups)
     begun, total = time.monotonic(), sum(map(len, groups))
     for number, group in enumerate(groups):
@@ -59,6 +64,7 @@ def measure(record: Record, groups: Iterable[Sequence[Job]], repeats: int) -> No
             outcome = replace(outcome, round=outcome.round + number * repeats)
             record.outcomes.append(outcome)
             print(f"  {line(outcome)}", flush=True)
+        keep()
 
 
 def line(outcome: Outcome) -> str:

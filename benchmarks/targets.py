@@ -10,38 +10,30 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import plan
-from benchmarks.plan import jobs_at, name_of
-from benchmarks.report import machine_lines
+from benchmarks.needs import (
+    FIRST_READY,
+    GROWING,
+    GROWTH,
+    INFOS,
+    LOCK_STEP,
+    PIPE_RIVALS,
+    RIVALS,
+    SERIAL_RIVALS,
+    SMALL_CORES,
+    groups,
+)
+from benchmarks.plan import name_of
+from benchmarks.report import NOTES, machine_lines, tables
 from benchmarks.run import measure, without_folder
 from benchmarks.workloads import WORKLOADS
-from shoal.engine.machine import usable_cores
-from shoal.measure import BOUND, Job, Record, Row, best, paired_ratio, summarise
+from shoal.measure import BOUND, Record, Row, best, paired_ratio, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
 from shoal.measure.table import as_markdown, is_rival
-
-SMALL_CORES = 4
-"""Up to so many the column for small machines holds."""
-
-SERIAL_RIVALS = ("gymnasium sync", "sb3 dummy", "pufferlib serial")
-PIPE_RIVALS = (
-    "gymnasium async",
-    "sb3 subproc",
-    "tianshou subproc",
-    "tianshou shmem",
-    "tianshou first-ready",
-    "torchrl parallel",
-)
-LOCK_STEP = ("shoal auto", "shoal process", "shoal hybrid")
-CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
-FIRST_READY = ("shoal first-ready", "shoal first-ready hybrid")
-GROWING = ("shoal process", "shoal hybrid")
-GROWTH = (64, 1024)
-INFOS = (("empty", "infos"), ("work-50us", "infos-50us"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +58,6 @@ class Target:
         return self.small if cores <= SMALL_CORES else self.large
 
 
-# --- what the table needs -----------------------------------------------------------------------
-
-
-def groups(full: bool, duration_s: float) -> Iterator[list[Job]]:
-    """Jobs that are measured together, round robin."""
-    for name in WORKLOADS:
-        if name not in ("pauses", "infos-50us"):
-            for num_envs in _counts(name, full):
-                yield list(jobs_at(WORKLOADS[name], num_envs, _field(full), duration_s))
-    per_worker = 16 * usable_cores()
-    yield list(jobs_at(WORKLOADS["cartpole"], per_worker, ["shoal hybrid"], duration_s))
-    for pair in INFOS:
-        yield [_ours("shoal process", name, 32, duration_s) for name in pair]
-    yield [_ours(name, "cartpole", num, duration_s) for name in GROWING for num in GROWTH]
-    yield [
-        replace(_ours(name, "pauses", 8, duration_s), pause_s=WORKLOADS["pauses"].pause_s)
-        for name in GROWING
-    ]
-    spawns = plan.STARTERS if full else ["gymnasium async spawn"]
-    yield list(plan.start_jobs([*GROWING, *spawns], (64,)))
-
-
-def _counts(name: str, full: bool) -> Sequence[int]:
-    if full:
-        return plan.ENV_COUNTS
-    return (8, 64) if name in CHEAP else (32,)
-
-
-def _field(full: bool) -> list[str]:
-    return plan.FIELD if full else plan.QUICK_FIELD
-
-
-def _ours(contestant: str, workload: str, num_envs: int, duration_s: float) -> Job:
-    return Job(contestant, WORKLOADS[workload].env, num_envs, duration_s=duration_s)
-
-
 # --- reading ------------------------------------------------------------------------------------
 
 
@@ -121,8 +77,9 @@ class Measured:
                 yield f"{name}, {place.num_envs} envs", at(self.rows, place)
 
     def one(self, contestant: str, workload: str, num_envs: int) -> Row | None:
+        """With its own number of workers, so that rows of one group are compared."""
         rows = at(self.rows, Place(WORKLOADS[workload].env, num_envs))
-        return _fastest(rows, [contestant])
+        return _fastest([row for row in rows if row.job.num_workers is None], [contestant])
 
 
 Read = Callable[[Measured], Iterable[Reading]]
@@ -158,12 +115,20 @@ def _backend(ours: str, theirs: Sequence[str], *names: str, least: int = 0) -> R
     return read
 
 
+def _each(ours: str, rivals: Sequence[str], *names: str, least: int = 0) -> Read:
+    """To one rival after another."""
+    reads = [_backend(ours, [one], *names, least=least) for one in rivals]
+    return lambda measured: (reading for read in reads for reading in read(measured))
+
+
 def _pufferlib(measured: Measured) -> Iterator[Reading]:
-    """With the same number of workers."""
+    """With the same number of workers: as many as cores, and one fewer."""
     for where, rows in measured.places("cartpole", least=32):
-        same = [row for row in rows if row.job.num_workers == measured.cores]
-        theirs = _fastest(same, ["pufferlib mp"])
-        yield from _against(where, _fastest(rows, ["shoal process"]), theirs)
+        for num_workers, told in ((measured.cores, None), (measured.cores - 1,) * 2):
+            ours = [row for row in rows if row.job.num_workers == told]
+            theirs = [row for row in rows if row.job.num_workers == num_workers]
+            pair = _fastest(ours, ["shoal process"]), _fastest(theirs, ["pufferlib mp"])
+            yield from _against(where, *pair)
 
 
 def _fraction(contestants: Sequence[str], *names: str, per_worker: int = 4) -> Read:
@@ -257,7 +222,7 @@ TARGETS = (
         "process to Gymnasium Async, SB3 Subproc, Tianshou, TorchRL; CartPole, 32 envs and more",
         6.0,
         20.0,
-        _backend("shoal process", PIPE_RIVALS, "cartpole", least=32),
+        _each("shoal process", PIPE_RIVALS, "cartpole", least=32),
     ),
     Target(
         "process to PufferLib with the same workers; CartPole, 32 envs and more",
@@ -318,13 +283,15 @@ def markdown(records: Sequence[Record]) -> str:
     parts = [
         f"# Targets, {records[0].begun}",
         machine_lines(records[0].machine),
-        *(filter(None, (disturbance(record.outcomes) for record in records))),
+        *(disturbance(record.outcomes) for record in records),
         "Regenerate: " + ", ".join(f"`{record.asked}`" for record in records),
         as_markdown(headers, cells),
+        NOTES,
         "## Every reading",
         "\n".join(details),
+        *(part for record in records for part in tables(record)),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _cells(target: Target, readings: Sequence[Reading], cores: int) -> list[str]:
@@ -353,12 +320,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(markdown(records))
         return 0
     record = Record.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
-    measure(record, groups(given.full, given.seconds), given.repeats)
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / f"targets-{record.stem}.json").write_text(record.to_json())
-    (given.out / f"targets-{record.stem}.md").write_text(markdown([record]))
+    planned = groups(given.full, given.seconds, given.rivals)
+    measure(record, planned, given.repeats, keep=lambda: write(record, given.out))
     print("\n" + markdown([record]))
     return 0
+
+
+def write(record: Record, folder: Path) -> None:
+    """JSON and Markdown, next to each other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"targets-{record.stem}.json").write_text(record.to_json())
+    (folder / f"targets-{record.stem}.md").write_text(markdown([record]))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -366,6 +338,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--full", action="store_true", help="with everyone, at every number of environments")
     add("--from", dest="files", nargs="+", type=Path, metavar="FILE", help="records to read")
+    said = "who `auto` and `serial` are compared with everywhere (default all of the quick ones)"
+    add("--rivals", nargs="+", default=RIVALS, choices=RIVALS, metavar="NAME", help=said)
     add("--repeats", type=int, default=3, help="rounds (default 3)")
     add("--seconds", type=float, default=0.4, help="of each measurement (default 0.4)")
     add("--out", type=Path, default=plan.RESULTS, help="folder for JSON and table")

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal.measure import Mixed
+from shoal.measure.session import Kind
 
 EPISODE_STEPS = 1000
 """Long enough that what is measured is stepping, and resets happen as they do elsewhere."""
@@ -183,10 +184,13 @@ class Workload:
     waits: bool = False
     """Its steps sleep: the bound is a process for each environment, whatever the cores."""
     pause_s: float = 0.0
+    plays: Kind = "one"
+    """Who acts; environments of several agents are in a file of their own."""
 
     @property
     def env(self) -> str:
-        return f"{__name__}:{self.factory}"
+        module = __name__ if self.plays == "one" else f"{__package__}.several"
+        return f"{module}:{self.factory}"
 
 
 _ALL = (
@@ -205,6 +209,10 @@ _ALL = (
     Workload("halfcheetah", "halfcheetah", "Gymnasium's HalfCheetah-v5 (MuJoCo)"),
     Workload(
         "one-slow", "one_slow", "500 µs of work in one environment of 32, 10 µs in the others"
+    ),
+    Workload("spread", "simple_spread", "mpe2's simple_spread: a team of three", plays="team"),
+    Workload(
+        "connect-four", "connect_four", "PettingZoo's connect four: two take turns", plays="turns"
     ),
     Workload("pauses", "paused", "10 µs of work, and a learner that pauses for 1 s", pause_s=1.0),
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
 import shoal
+
+collect_ignore_glob = [] if importlib.util.find_spec("agilerl") else ["against_agilerl/*"]
+"""What needs AgileRL, in an environment of its own: `make agilerl-tests`."""
 
 
 class Setting(NamedTuple):
@@ -34,6 +38,10 @@ SETTINGS = [
 ISOLATED = [setting for setting in SETTINGS if setting.backend == "process"]
 
 Make = Callable[..., shoal.VectorEnv]
+MakeVecEnv = Callable[[Sequence[Any]], Any]
+
+VEC_ENVS = [("dummy", 1), ("process", 1), ("process", 3), ("thread", 2), ("hybrid", 2)]
+"""The drop-ins for Stable-Baselines3, and where their environments run."""
 
 PORTABLE_KEPT = 5
 """One in so many tests of the portable path is run by `make test`, the others by `make test-slow`:
@@ -120,6 +128,26 @@ def made(setting: Setting) -> Iterator[Callable[..., Any]]:
 
     yield make_on_setting
     for envs in opened:
+        envs.close()
+
+
+@pytest.fixture(params=VEC_ENVS, ids=lambda place: f"{place[0]}{place[1]}")
+def make_vec(request: pytest.FixtureRequest) -> Iterator[MakeVecEnv]:
+    """Makes vector environments of these functions, and closes them after the test."""
+    from shoal.vector.sb3 import DummyVecEnv, SubprocVecEnv
+
+    made: list[Any] = []
+    backend, num_workers = request.param
+
+    def make(env_fns: Sequence[Any]) -> Any:
+        if backend == "dummy":
+            made.append(DummyVecEnv(env_fns))
+        else:
+            made.append(SubprocVecEnv(env_fns, backend=backend, num_workers=num_workers))
+        return made[-1]
+
+    yield make
+    for envs in made:
         envs.close()
 
 

@@ -15,7 +15,11 @@ from pathlib import Path
 from benchmarks.learning import rows
 from benchmarks.learning.tasks import LIBRARIES, TASKS, Job
 
-_MODULES = {"shoal": "benchmarks.learning.ours", "sb3": "benchmarks.learning.sb3"}
+_MODULES = {
+    "shoal": "benchmarks.learning.ours",
+    "sb3": "benchmarks.learning.sb3",
+    "random": "benchmarks.learning.chance",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,8 +7,8 @@ from benchmarks.learning.tasks import Job
 from benchmarks.learning.trial import EPISODES, Curve, row_of
 from benchmarks.plan import ROOT
 from shoal.training.config import PPORun
-from shoal.training.evaluate import Player
 from shoal.training.loop import Progress, learn
+from shoal.training.players import Plays
 from shoal.training.ppo import Training, threads
 from shoal.training.settings import load_yaml, override
 
@@ -17,7 +17,7 @@ def train(job: Job, num_episodes: int = EPISODES) -> Row:
     return row_of(job, _learn, num_episodes)
 
 
-def _learn(job: Job, curve: Curve) -> Player:
+def _learn(job: Job, curve: Curve) -> Plays:
     def watch(run: Progress) -> None:
         found = run.metrics.get("episode/return_mean")
         if found is not None and curve.is_due(run.step):
@@ -26,7 +26,7 @@ def _learn(job: Job, curve: Curve) -> Player:
     config = config_of(job)
     with Training(config, config.envs.env) as training, threads(1, training.agent):
         learn(training.source, training.learner, Progress([]), [watch])
-    return Player(training.agent)
+    return training.player(config.output.eval_against)
 
 
 def config_of(job: Job) -> PPORun:

@@ -23,13 +23,18 @@ def draw(task: Task, rows: Mapping[str, Sequence[Row]], file: Path) -> None:
 
     with pyplot.rc_context(_RC):  # type: ignore[arg-type]
         figure, axes = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
-        for library, name in LIBRARIES.items():
+        for library in task.libraries:
+            name = LIBRARIES[library]
             curves = [row.curve for row in rows[library] if row.curve]
             if curves:
                 steps, returns = on_grid(curves, _POINTS)
                 found, colour = band(returns), _COLOURS[library]
                 axes.fill_between(steps, found.low, found.high, color=colour, alpha=0.2, lw=0)
                 axes.plot(steps, found.iqm, color=colour, label=f"{name}, {len(curves)} seeds")
+        by_chance = [row.score for row in rows.get("random", ())]
+        if by_chance:
+            label, mean = LIBRARIES["random"], sum(by_chance) / len(by_chance)
+            axes.axhline(mean, color="grey", lw=1.2, ls="--", label=label)
         if task.threshold is not None:
             axes.axhline(task.threshold, color="grey", lw=0.8, ls=":")
         axes.set(xlabel="steps", ylabel="return", title=task.title)

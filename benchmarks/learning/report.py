@@ -23,7 +23,8 @@ FEWEST = 3
 HEAD = """\
 # Results
 
-What PPO learns in Shoal and in Stable-Baselines3, side by side. This page is made by
+What PPO learns in Shoal and in Stable-Baselines3, side by side; and what several agents learn,
+beside random players. This page is made by
 
 ```sh
 make results                                  # hours; broken off, it goes on where it was
@@ -42,6 +43,8 @@ the settings of its task have changed, or with `--again`.
 - **Score** of a seed: the mean return of 100 episodes of the *final* policy, in an environment of
   its own, with seeds that training never draws on and the most probable actions. No checkpoint is
   picked.
+- **Several agents**: the score is the return of all of them together. Of connect four it is the
+  share of games that were won against a random player, from both seats in turn; draws are not won.
 - **IQM**: the interquartile mean over seeds (of ten the middle six; of three the plain mean). In
   parentheses is its 95 % interval, by stratified bootstrap
   ([rliable](https://github.com/google-research/rliable)). Three seeds make a rough interval.
@@ -64,7 +67,7 @@ class Comparison:
         """Where our interval lies; of too few seeds there is none to speak of."""
         if any(len(of) < FEWEST for of in self.rows.values()):
             return NONE
-        ours, theirs = self.estimates["shoal"], self.estimates["sb3"]
+        ours, theirs = (self.estimates[library] for library in self.task.libraries)
         if ours.high < theirs.low:
             return "below"
         return "above" if ours.low > theirs.high else "level"
@@ -79,8 +82,8 @@ def compare(folder: Path, estimate: Estimate = intervals.interval) -> list[Compa
 
 
 def _compared(task: Task, folder: Path, estimate: Estimate) -> Comparison:
-    found: dict[str, list[Row]] = {library: [] for library in LIBRARIES}
-    for job in jobs([task], list(LIBRARIES)):
+    found: dict[str, list[Row]] = {library: [] for library in task.libraries}
+    for job in jobs([task], task.libraries):
         row = rows.read(folder, job)
         if row is not None:
             found[job.library].append(row)
@@ -99,17 +102,23 @@ def markdown(comparisons: Sequence[Comparison], pictures: Mapping[str, str]) -> 
 
 
 def _summary(comparisons: Sequence[Comparison]) -> str:
-    cells = [
-        [
-            one.task.title,
-            f"{one.task.steps:,}",
-            *(_shown(one.estimates.get(library)) for library in LIBRARIES),
-            one.verdict,
+    parts = ["## All tasks"]
+    for rival, name in LIBRARIES.items():
+        of = [one for one in comparisons if one.task.libraries[1] == rival]
+        if not of:
+            continue
+        cells = [
+            [
+                one.task.title,
+                f"{one.task.steps:,}",
+                *(_shown(one.estimates.get(library)) for library in one.task.libraries),
+                one.verdict,
+            ]
+            for one in of
         ]
-        for one in comparisons
-    ]
-    headers = ("task", "steps", *LIBRARIES.values(), "our interval")
-    return "\n\n".join(["## All tasks", as_markdown(headers, cells), _in_words(comparisons)])
+        headers = ("task", "steps", LIBRARIES["shoal"], name, "our interval")
+        parts += [as_markdown(headers, cells), _in_words(of)]
+    return "\n\n".join(parts)
 
 
 def _in_words(comparisons: Sequence[Comparison]) -> str:
@@ -120,13 +129,13 @@ def _in_words(comparisons: Sequence[Comparison]) -> str:
     where = ", ".join(below) if below else "none"
     return (
         "*Level*: the intervals overlap. *Above* and *below*: ours lies wholly there. Of the "
-        f"{len(compared)} tasks with {FEWEST} rows of both or more, it is wholly below on: {where}."
+        f"{len(compared)} with {FEWEST} rows of both or more, it is wholly below on: {where}."
     )
 
 
 def _section(one: Comparison, picture: str | None) -> str:
     task = one.task
-    has_rows = [library for library in LIBRARIES if one.rows[library]]
+    has_rows = [library for library in task.libraries if one.rows[library]]
     cells = [
         [LIBRARIES[name], *_figures(task, one.rows[name], one.estimates[name])] for name in has_rows
     ]
@@ -150,7 +159,7 @@ def _figures(task: Task, of: Sequence[Row], estimate: Interval) -> list[str]:
     return [
         str(len(of)),
         _shown(estimate),
-        f"{min(scores):.1f} to {max(scores):.1f}",
+        " to ".join(_numbers(min(scores), max(scores))),
         met,
         f"{statistics.median(row.wall_s for row in of):.0f}",
         f"{statistics.median(row.cpu_s for row in of):.0f}",
@@ -160,7 +169,14 @@ def _figures(task: Task, of: Sequence[Row], estimate: Interval) -> list[str]:
 def _shown(estimate: Interval | None) -> str:
     if estimate is None:
         return NONE
-    return f"{estimate.iqm:.1f} ({estimate.low:.1f} to {estimate.high:.1f})"
+    mean, low, high = _numbers(estimate.iqm, estimate.low, estimate.high)
+    return f"{mean} ({low} to {high})"
+
+
+def _numbers(*each: float) -> list[str]:
+    """Small ones with one more digit."""
+    digits = 2 if max(map(abs, each)) <= 2.0 else 1
+    return [f"{one:.{digits}f}" for one in each]
 
 
 def _origin(comparisons: Sequence[Comparison]) -> str:
@@ -208,7 +224,7 @@ def write(folder: Path = rows.FOLDER, docs: Path = DOCS) -> Path:
     comparisons = compare(folder)
     pictures = {}
     for one in comparisons:
-        if one.estimates:
+        if one.estimates and not one.task.counts_wins:  # returns against oneself tell nothing
             pictures[one.task.name] = f"images/results-{one.task.name}.svg"
             plots.draw(one.task, one.rows, docs / pictures[one.task.name])
     page = docs / "results.md"

@@ -144,7 +144,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.run", description=__doc__)
     add = parser.add_argument
     add("--tasks", nargs="+", default=list(TASKS), metavar="NAME", help=f"of {', '.join(TASKS)}")
-    add("--libraries", nargs="+", default=list(LIBRARIES), metavar="NAME", help="shoal, sb3")
+    add(
+        "--libraries", nargs="+", default=list(LIBRARIES), metavar="NAME", help="shoal, sb3, random"
+    )
     add("--seeds", type=int, metavar="N", help="seeds of every task (default: 10, MuJoCo 3)")
     add("--jobs", type=int, default=usable_cores(), metavar="K", help="rows made at a time")
     add("--minutes", type=float, default=float("inf"), help="begin no row after so many")

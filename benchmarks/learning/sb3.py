@@ -66,8 +66,10 @@ def _arguments(settings: Settings) -> dict[str, Any]:
 
 
 def _learn(job: Job, curve: Curve) -> Player:
-    factories = list(resolve(job.task.env).factories) * job.task.sb3.n_envs
-    model = make_ppo(factories, job.task.sb3, job.seed)
+    told = job.task.sb3
+    assert told is not None
+    factories = list(resolve(job.task.env).factories) * told.n_envs
+    model = make_ppo(factories, told, job.seed)
 
     def watch(*_: Any) -> bool:
         if curve.is_due(model.num_timesteps) and model.ep_info_buffer:
@@ -101,3 +103,6 @@ class Player:
         )
         self._is_first = np.zeros(1, dtype=np.bool_)
         return action
+
+    def gain(self, observation: Any, reward: float) -> float:
+        return reward

@@ -1,7 +1,8 @@
 """The tasks: what is learnt, for how long, with how many seeds, and what each library is told.
 
 Stable-Baselines3 gets the tuned settings of RL Baselines3 Zoo (`hyperparams/ppo.yml` and
-`ppo_lstm.yml`); Shoal gets those in `configs/`. Cheap tasks come first.
+`ppo_lstm.yml`); Shoal gets those in `configs/`. Tasks of several agents, which that library cannot
+be given, are held against random players. Cheap tasks come first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.plan import ROOT
 
-LIBRARIES = {"shoal": "Shoal", "sb3": "Stable-Baselines3"}
+LIBRARIES = {"shoal": "Shoal", "sb3": "Stable-Baselines3", "random": "random players"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,27 @@ class Task:
     name: str
     env: str
     """A Gymnasium id, or module:factory."""
-    sb3: Settings
+    sb3: Settings | None
+    """None: there are several agents, and random players are what it is compared with."""
     steps: int
     seeds: int = 10
     threshold: float | None = None
     """The score that every seed of ours is to reach; None: nothing is asked."""
+    called: str = ""
+    """How people know it, if not by the name of the environment."""
+    counts_wins: bool = False
+    """Whether the score is the share of episodes that were won, and not their return."""
+
+    @property
+    def libraries(self) -> tuple[str, str]:
+        """Ours, and what it is compared with."""
+        return ("shoal", "random" if self.sb3 is None else "sb3")
 
     @property
     def title(self) -> str:
         """How people know it."""
+        if self.called:
+            return self.called
         return self.env.partition(":")[2].replace("_", " ").capitalize() or self.env
 
     @property
@@ -68,8 +81,11 @@ class Task:
 
         if library == "shoal":
             told = yaml.safe_load((ROOT / self.config).read_text())
-        else:
+        elif library == "sb3":
+            assert self.sb3 is not None
             told = asdict(self.sb3)
+        else:
+            told = {}
         return json.loads(json.dumps(told))  # type: ignore[no-any-return]
 
 
@@ -91,7 +107,8 @@ def jobs(
     for task in tasks:
         for seed in range(task.seeds if num_seeds is None else num_seeds):
             for library in libraries:
-                yield Job(task, library, seed)
+                if library in task.libraries:
+                    yield Job(task, library, seed)
 
 
 _CARTPOLE = {
@@ -191,6 +208,32 @@ _TABLE = (
         Settings(1, _HALF_CHEETAH, normalize=True),
         steps=1_000_000,
         seeds=3,
+    ),
+    Task(
+        "connect_four",
+        "classic/connect_four-v3",
+        None,
+        steps=250_000,
+        seeds=5,
+        threshold=0.95,
+        called="Connect four, games won against a random player",
+        counts_wins=True,
+    ),
+    Task(
+        "hunters",
+        "shoal.envs:GridWorldEnvMultiAgent",
+        None,
+        steps=300_000,
+        seeds=5,
+        called="Three hunters of the grid world",
+    ),
+    Task(
+        "simple_spread",
+        "mpe2.simple_spread_v3:parallel_env",
+        None,
+        steps=300_000,
+        seeds=5,
+        called="MPE simple spread",
     ),
 )
 TASKS = {task.name: task for task in _TABLE}

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.learning.rows import Row
-from benchmarks.learning.tasks import Job
+from benchmarks.learning.tasks import Job, Task
 from benchmarks.plan import ROOT
 from shoal.measure.fingerprint import fingerprint
 from shoal.seeding import evaluation_seed
-from shoal.vector.source import resolve
+from shoal.training.envs import find_env
 
 EPISODES = 100
 """Episodes that a policy is judged by."""
@@ -34,6 +34,8 @@ _PACKAGES = (
     "box2d",
     "stable-baselines3",
     "sb3-contrib",
+    "pettingzoo",
+    "mpe2",
 )
 
 
@@ -43,6 +45,9 @@ class Player(Protocol):
     def begin(self) -> None: ...
 
     def act(self, observation: Any, info: dict[str, Any] | None = None) -> Any: ...
+
+    def gain(self, observation: Any, reward: float) -> float:
+        """What a step has brought it."""
 
 
 class Curve:
@@ -78,7 +83,7 @@ def row_of(job: Job, learn: Learn, num_episodes: int = EPISODES) -> Row:
         library=job.library,
         seed=job.seed,
         steps=task.steps,
-        returns=judge(player, task.env, job.seed, num_episodes),
+        returns=judge(player, task, job.seed, num_episodes),
         curve=curve.points,
         wall_s=wall_s,
         cpu_s=cpu_s,
@@ -90,13 +95,23 @@ def row_of(job: Job, learn: Learn, num_episodes: int = EPISODES) -> Row:
     )
 
 
-def judge(player: Player, env: str, seed: int, num_episodes: int) -> list[float]:
-    """Returns of episodes in an environment of its own, with seeds that no training draws on."""
-    played = resolve(env).factories[0]()
+def judge(player: Player, task: Task, seed: int, num_episodes: int) -> list[float]:
+    """Returns of episodes in an environment of its own, with seeds that no training draws on.
+
+    Where wins are counted, 1 for an episode that was won and 0 for another.
+    """
+    played = env_of(task)
     try:
-        return [_play(played, player, evaluation_seed(seed, k)) for k in range(num_episodes)]
+        returns = [_play(played, player, evaluation_seed(seed, k)) for k in range(num_episodes)]
     finally:
         played.close()
+    return [float(one > 0.0) for one in returns] if task.counts_wins else returns
+
+
+def env_of(task: Task) -> Any:
+    """A new environment of a task, as the engine steps it."""
+    kwargs = task.settings("shoal").get("env_kwargs", {})
+    return find_env(task.env, kwargs).factories[0]()
 
 
 def _play(env: Any, player: Player, seed: int) -> float:
@@ -106,7 +121,7 @@ def _play(env: Any, player: Player, seed: int) -> float:
     while not is_over:
         action = player.act(observation, info)
         observation, reward, terminated, truncated, info = env.step(action)
-        total += float(reward)
+        total += player.gain(observation, float(reward))
         is_over = bool(terminated or truncated)
     return total
 

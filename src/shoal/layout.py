@@ -197,31 +197,19 @@ class Writer:
         return write
 
     def _nested_writer(self) -> Callable[[Any], None]:
-        """A Dict (or Tuple) of arrays: the same for each of its leaves, found by its path."""
-        kind = dict if isinstance(self._layout.space, spaces.Dict) else tuple
-        ndarray, slow = np.ndarray, self._write
-        plain: list[tuple[Any, Array, np.dtype[Any], tuple[int, ...]]] = [
-            (leaf.path[0], row, leaf.dtype, leaf.shape)
-            for leaf, row in self._targets
-            if len(leaf.path) == 1
-        ]
-        count = len(self._targets)
-        if len(plain) < count or len(self._layout.space.spaces) != count:  # type: ignore[attr-defined]
+        """A Dict or Tuple of arrays, however deep: the same for each of its leaves."""
+        put = _putting(self._layout.space, iter(self._targets))
+        slow = self._write
+        if put is None:
             return slow
 
         def write(value: Any) -> None:
-            if type(value) is not kind or len(value) != count:
-                slow(value)
-                return
             try:
-                for key, row, dtype, shape in plain:
-                    part = value[key]
-                    if type(part) is not ndarray or part.dtype is not dtype or part.shape != shape:
-                        slow(value)
-                        return
-                    row[...] = part
+                if put(value):
+                    return
             except KeyError:
-                slow(value)
+                pass
+            slow(value)
 
         return write
 
@@ -247,6 +235,46 @@ class Writer:
         if leaf.dtype.kind in "fc" and not np.isfinite(cast).all():
             raise ContractError(f"{leaf.name(self._root)} is not finite: {shown(part)}.")
         row[...] = cast
+
+
+def _putting(
+    space: spaces.Space[Any], targets: Iterator[tuple[Leaf, Array]]
+) -> Callable[[Any], bool] | None:
+    """What copies the parts of just such a value into these rows, and else says False.
+
+    None for spaces whose values may be of other kinds than dict and tuple.
+    """
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return None
+    kind = dict if isinstance(space, spaces.Dict) else tuple
+    members = list(space.items() if isinstance(space, spaces.Dict) else enumerate(space))
+    parts: list[tuple[Any, Any, Any, Any]] = []  # key, row, dtype and shape; or key and a function
+    for key, inner in members:
+        if concatenate.dispatch(type(inner)) is _BATCHED_AS_ARRAY:
+            leaf, row = next(targets)
+            parts.append((key, row, leaf.dtype, leaf.shape))
+        else:
+            put_inner = _putting(inner, targets)
+            if put_inner is None:
+                return None
+            parts.append((key, put_inner, None, None))
+    count, ndarray = len(parts), np.ndarray
+
+    def put(value: Any) -> bool:
+        if type(value) is not kind or len(value) != count:
+            return False
+        for key, row, dtype, shape in parts:
+            part = value[key]
+            if dtype is None:
+                if not row(part):
+                    return False
+            elif type(part) is ndarray and part.dtype is dtype and part.shape == shape:
+                row[...] = part
+            else:
+                return False
+        return True
+
+    return put
 
 
 def fit(leaf: Leaf, part: Any, root: str, note: Note) -> Array:

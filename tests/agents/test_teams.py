@@ -331,3 +331,45 @@ class CrashingOnce(Meadow):
             mark.touch()
             os._exit(1)
         return super().step(actions)
+
+
+def test_rewards_and_flags_are_the_callers_own_even_without_copies(made: Any) -> None:
+    envs = made("team", Meadow, 3, autoreset="same_step", copy=False)
+    own = made("team", Meadow, 3, autoreset="same_step")
+    envs.reset(seed=1)
+    own.reset(seed=1)
+    told, wanted = [], []
+    for t in range(20):
+        told.append(envs.step(given(envs, t))[1:4])
+        wanted.append(own.step(given(own, t))[1:4])
+    assert_same(told, wanted)
+
+
+class Unlisted(Meadow):
+    """Never takes anybody off its list, as PettingZoo asks for."""
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        self.agents = [name for name in self.agents if name not in self.gone]
+        told = super().step({name: actions[name] for name in self.agents})
+        self.gone |= {name for name in told[0] if told[2][name] or told[3][name]}
+        self.agents = [*told[0], *(name for name in self.gone if name not in told[0])]
+        return told
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.gone: set[str] = set()
+        return super().reset(seed, options)
+
+
+def test_an_episode_ends_when_all_have_even_if_they_are_still_listed(made: Any) -> None:
+    envs = made("team", Unlisted, 3, autoreset="same_step")
+    expected = made("team", Meadow, 3, autoreset="same_step")
+    envs.reset(seed=1)
+    expected.reset(seed=1)
+    ends = 0
+    for t in range(20):
+        *got, infos = envs.step(given(envs, t))
+        *wanted, said = expected.step(given(expected, t))
+        assert_same(got[2:], wanted[2:])
+        assert ("final_obs" in infos) == ("final_obs" in said)
+        ends += "final_obs" in said
+    assert ends

@@ -11,7 +11,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OPTIONAL = {"Box2D", "mujoco", "pettingzoo", "pyboy", "ray", "stable_baselines3", "torch", "wandb"}
+OPTIONAL = {
+    "Box2D",
+    "agilerl",
+    "mujoco",
+    "pettingzoo",
+    "pyboy",
+    "ray",
+    "stable_baselines3",
+    "torch",
+    "wandb",
+}
 
 
 def test_every_layer_imports_only_from_those_below() -> None:

@@ -199,6 +199,8 @@ EXCEPTIONS = {
     # Judges of other people's vector environments, from outside.
     "testing/batch.py": MODES,
     "testing/check_vector.py": MODES,
+    # Which teams can be had as rows of agents, who end at different times.
+    "vector/agents/rows.py": {"SAME_STEP"},
     # Which calls only reset, and are no steps then.
     "measure/session.py": {"NEXT_STEP", "DISABLED"},
 }

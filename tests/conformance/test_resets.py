@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import Make
-from shoal import ContractError
+from shoal import ContractError, EnvRaised
 from shoal.testing import CountingWorld, decode
 
 NUM_ENVS = 5
@@ -179,3 +179,29 @@ def test_gymnasiums_action_of_a_resetting_step_is_ignored(make: Make) -> None:
     assert (rewards[1], terminated[1], truncated[1]) == (0.0, False, False)
     with pytest.raises(ContractError, match="action of env 1 is 10000, outside its space"):
         envs.step(actions)
+
+
+class MustBeTold(CountingWorld):
+    """Has no default for options: Gymnasium always names them."""
+
+    def reset(self, seed: int | None, options: Any) -> Any:  # type: ignore[override]
+        return super().reset(seed=seed, options=options)
+
+
+class TakesNone(CountingWorld):
+    """Has no word for options."""
+
+    def reset(self, *, seed: int | None = None) -> Any:  # type: ignore[override]
+        return super().reset(seed=seed)
+
+
+@pytest.mark.parametrize("kind", [MustBeTold, TakesNone])
+def test_options_are_named_unless_there_is_no_word_for_them(make: Make, kind: Any) -> None:
+    envs = make(kind, 3, autoreset="disabled")
+    assert envs.reset(seed=5)[0][:, 0].tolist() == [5, 6, 7]
+    assert envs.reset()[0][:, 3].tolist() == [1, 1, 1]
+    if kind is TakesNone:
+        with pytest.raises(EnvRaised, match="options"):
+            envs.reset(options={"task": 1})
+    else:
+        assert envs.reset(options={"task": 1})[0][:, 5].tolist() == [1, 1, 1]

@@ -15,6 +15,7 @@ from faults.recovering import kill_worker  # noqa: E402
 from shoal.algos.agent import Agent  # noqa: E402
 from shoal.algos.networks import NetworkConfig  # noqa: E402
 from shoal.rollout.collector import Collector, Goal  # noqa: E402
+from shoal.rollout.play import Alone  # noqa: E402
 
 HORIZON = 12
 
@@ -54,7 +55,12 @@ def source(request: pytest.FixtureRequest) -> Any:
         spaces = envs.single_observation_space, envs.single_action_space
         agent = Agent(*spaces, NetworkConfig(hidden_sizes=(4,)), None)
         yield Collector(
-            envs, agent, horizon=HORIZON, seed=1, goal=Goal(episodes=100), overlap=request.param
+            envs,
+            Alone(agent, envs),
+            horizon=HORIZON,
+            seed=1,
+            goal=Goal(episodes=100),
+            overlap=request.param,
         )
 
 

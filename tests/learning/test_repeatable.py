@@ -220,8 +220,9 @@ def test_masks_of_some_and_infos_of_all_shapes_survive_in_turns(backend: Any) ->
         assert rollout.action_masks[~rollout.starts].all()
         assert (rollout.actions[rollout.starts] == 0).all()
         assert rollout.observations[0].dtype == np.float32
-        for group, masks in zip(training.source._groups, (None, np.eye(2) > 0), strict=True):
-            group.masks = masks
+        asked = training.source._play._asked
+        for number, masks in enumerate((None, np.eye(2) > 0)):
+            asked[number] = asked[number]._replace(masks=masks)
         arrays, _ = training.source.state()
         assert arrays["masks"].tolist() == [[True] * 2, [True, False], [True] * 2, [False, True]]
 
@@ -246,8 +247,8 @@ def test_a_rollout_in_turns_that_is_broken_off_is_begun_anew(
         rollout = training.source.collect()
         now = np.stack([one.observation[0] for one in training.envs.mementos()])
         seen = np.empty_like(now)
-        for group in training.source._groups:
-            seen[group.rows] = group.observations[0]
+        for asked in training.source._play._asked.values():
+            seen[asked.rows] = asked.leaves[0]
         assert np.array_equal(seen, now)
         assert rollout.valid.all()
 
@@ -282,7 +283,8 @@ def test_a_lost_step_is_kept_out_of_what_is_learnt() -> None:
         lost = np.array(rollout.valid)
         lost[5, 2] = False
         material = training.learner._material(replace(rollout, valid=lost))
-        _, _, advantages, _, weights = material.numbers
-        assert not material.is_whole
-        assert weights.sum() == rollout.num_steps - 1
-        assert advantages[5 * 4 + 2] == 0.0
+        whole = training.learner._material(rollout)
+        others = np.flatnonzero(lost)
+        assert len(material.actions) == rollout.num_steps - 1
+        assert torch.equal(material.leaves[0], whole.leaves[0][others])
+        assert torch.equal(material.actions, whole.actions[others])

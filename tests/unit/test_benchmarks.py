@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import plan, plots, report, run, targets
+from benchmarks import needs, plan, plots, report, run, targets
 from benchmarks.workloads import WORKLOADS, Workload
 from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record
 from shoal.testing import check_env
@@ -30,7 +31,11 @@ def outcome(
 # --- workloads ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=lambda workload: workload.name)
+ALONE = [workload for workload in WORKLOADS.values() if workload.plays == "one"]
+SEVERAL = [workload for workload in WORKLOADS.values() if workload.plays != "one"]
+
+
+@pytest.mark.parametrize("workload", ALONE, ids=lambda workload: workload.name)
 def test_a_workload_keeps_the_contract_and_is_picklable(workload: Workload) -> None:
     if workload.name == "halfcheetah":
         pytest.importorskip("mujoco")
@@ -39,6 +44,30 @@ def test_a_workload_keeps_the_contract_and_is_picklable(workload: Workload) -> N
         rebuilt = pickle.loads(pickle.dumps(factory))  # rivals know no other way
         report = check_env(rebuilt, episodes=1, steps=5)
         assert report.ok, report
+
+
+@pytest.mark.parametrize("workload", SEVERAL, ids=lambda workload: workload.name)
+def test_a_workload_of_several_agents_keeps_pettingzoos_contract(workload: Workload) -> None:
+    pytest.importorskip("pettingzoo")
+    from pettingzoo.test import api_test, parallel_api_test
+
+    factory = pickle.loads(pickle.dumps(Course.named(workload.env, 1).factories[0]))
+    test = parallel_api_test if workload.plays == "team" else api_test
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what mpe2 and connect four are like is not ours
+        test(factory(), num_cycles=60)
+
+
+@pytest.mark.parametrize("workload", SEVERAL, ids=lambda workload: workload.name)
+def test_several_agents_meet_only_those_who_know_them(workload: Workload) -> None:
+    jobs = [*plan.jobs_at(workload, 4, plan.FIELD, 0.1)]
+    kind = {"team": "shoal team", "turns": "shoal turns"}[workload.plays]
+    ours = [job.contestant for job in jobs if job.contestant.startswith("shoal")]
+    assert ours
+    assert all(name.startswith(kind) for name in ours)
+    assert {job.contestant for job in jobs} >= {BOUND, "pettingzoo loop"}
+    alone = plan.jobs_at(WORKLOADS["cartpole"], 4, plan.FIELD, 0.1)
+    assert not any("team" in job.contestant or "loop" in job.contestant for job in alone)
 
 
 def test_one_environment_in_32_is_slow() -> None:
@@ -70,10 +99,17 @@ def test_environments_that_wait_are_bounded_by_processes_not_cores() -> None:
     assert first.num_workers == 32
 
 
-def test_every_target_has_what_it_reads() -> None:
-    jobs = {job for group in targets.groups(False, 0.1) for job in group}
-    outcomes = [Outcome(job, 0, Figures(1.0, start_cpu_s=1.0, pause_cpu=0.0)) for job in jobs]
-    measured = targets.Measured(targets.summarise(outcomes), plan.usable_cores())
+@pytest.mark.parametrize("cores", [2, 16])
+def test_every_target_has_what_it_reads(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (plan, needs):
+        monkeypatch.setattr(module, "usable_cores", lambda: cores)
+    # As in a run, each group has rounds of its own; a chosen number of workers is the fastest.
+    outcomes = [
+        Outcome(job, number, Figures(1.0 + (job.num_workers or 0), start_cpu_s=1.0, pause_cpu=0.0))
+        for number, group in enumerate(targets.groups(False, 0.1))
+        for job in group
+    ]
+    measured = targets.Measured(targets.summarise(outcomes), cores)
     for target in targets.TARGETS:
         assert list(target.read(measured)), target.says
 
@@ -158,6 +194,14 @@ def test_targets_are_read_from_records(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(RECORD.to_json())
     assert targets.main(["--from", str(file)]) == 0
     assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met |" in capsys.readouterr().out
+
+
+def test_what_is_measured_is_kept_after_each_group() -> None:
+    kept: list[int] = []
+    measured = record()
+    job = Job("shoal serial", WORKLOADS["empty"].env, 2, duration_s=0.01, warmup_s=0.0)
+    run.measure(measured, [[job], [job]], 1, keep=lambda: kept.append(len(measured.outcomes)))
+    assert kept == [1, 2]
 
 
 def test_unknown_names_are_explained(capsys: pytest.CaptureFixture[str]) -> None:

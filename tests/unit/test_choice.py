@@ -92,6 +92,15 @@ def test_where_environments_go(
     assert where(probe, num_envs, cores) == expected
 
 
+@pytest.mark.parametrize(
+    ("probe", "cores", "workers"), [(HALF_MS, 16, 15), (HALF_MS, 2, 2), (SLOW, 16, 16)]
+)
+def test_short_steps_leave_a_core_to_the_caller(probe: Any, cores: int, workers: int) -> None:
+    """With many cores all would wait for the worker that shares one; long steps outlast that."""
+    choice = choose(probe, Situation(64, cores))
+    assert (choice.backend, choice.num_workers) == ("process", workers)
+
+
 @pytest.mark.parametrize("probe", [EMPTY, CARTPOLE, SLOW, SLEEPER, Unprobed("it hung"), None])
 @pytest.mark.parametrize("num_envs", [1, 2, 64])
 @pytest.mark.parametrize("cores", [1, 2, 16])

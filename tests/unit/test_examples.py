@@ -16,6 +16,7 @@ PAGES = {str(path.relative_to(ROOT)): path for path in sorted((ROOT / "docs").rg
 README = ROOT / "README.md"
 
 CLOSING = {
+    "agilerl_drop_in.py": "shoal.vector.agilerl.AsyncPettingZooVecEnv",
     "batched.py": "8 environments, four to a simulator",
     "bottleneck.py": "3 pools asked",
     "branching.py": "the pole stood for 40 steps",
@@ -28,6 +29,7 @@ CLOSING = {
     "failures.py": "raised, died, hung: three errors, no hang",
     "first_ready.py": "the quickest environment went ahead: True",
     "first_steps.py": "# episodes in 6400 steps, # workers",
+    "gameboy.py": "the pearl after # steps",
     "gymnasium_faults.py": "21 faults of Gymnasium 1.4.0",
     "infos.py": "keys: _inner, _note, _place, _speed, inner, note, place, speed",
     "observations.py": "one dict, two rows and a tuple",
@@ -35,11 +37,14 @@ CLOSING = {
     "ownership.py": "views are valid for one further step",
     "recovery.py": "the whole run as undisturbed: True",
     "resizing.py": "2, 6 and 3 environments, and the first two kept their episodes",
+    "sb3_drop_in.py": "576 steps on shoal.vector.sb3.SubprocVecEnv",
     "seeds.py": "5 ways to run, one trajectory",
     "shared_data.py": "15 MiB, shared by 8 environments",
     "slow.py": "the slow one has moved out",
     "tasks.py": "tasks of the last episodes: [7 1 8]",
     "team.py": "# games of connect four",
+    "team_training.py": "policies: ['first', 'others']",
+    "teams_elsewhere.py": "a team, rows, two kinds of agents, and two hunters as one",
     "training.py": "stopped by a mean return of 25; another went on to 8192 steps",
     "troubles.py": "explained",
     "vector_wrappers.py": "68 episodes, the engine counts the same",

@@ -17,7 +17,14 @@ from gymnasium.vector import VectorEnv
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shoal.engine.infos import Columns, ColumnSpec, InfoReader, InfoWriter, OddInfo
+from shoal.engine.infos import (
+    ApartReader,
+    Columns,
+    ColumnSpec,
+    InfoReader,
+    InfoWriter,
+    OddInfo,
+)
 from shoal.engine.rows import INFO_BYTES_PER_ENV, INFO_COLUMNS, Rows, RowShape
 from shoal.layout import Layout
 from trace_of import assert_same
@@ -37,10 +44,15 @@ class Round(NamedTuple):
 class Troupe:
     """Writers with contiguous shares of `num_envs`, and a reader, over the same rows."""
 
-    def __init__(self, num_envs: int = 3, shares: Sequence[int] = (3,)) -> None:
+    def __init__(
+        self,
+        num_envs: int = 3,
+        shares: Sequence[int] = (3,),
+        reader: type[InfoReader] = InfoReader,
+    ) -> None:
         space = Layout(spaces.Discrete(2))
         rows = Rows(RowShape(num_envs, 1, space, space, False))
-        self.num_envs, self.reader = num_envs, InfoReader(Columns(rows))
+        self.num_envs, self.reader = num_envs, reader(Columns(rows))
         firsts = np.cumsum([0, *shares]).tolist()
         self.writers = [
             InfoWriter(Columns(rows), slice(first, first + count))
@@ -49,7 +61,7 @@ class Troupe:
         self._blocks = [range(a, a + n) for a, n in zip(firsts, shares, strict=False)]
         self._news: list[list[ColumnSpec]] = [[] for _ in shares]
 
-    def play(self, one: Round) -> dict[str, Any]:
+    def play(self, one: Round) -> Any:
         """The infos of one round, as the caller sees them."""
         odd: list[OddInfo] = []
         for writer, block, news in zip(self.writers, self._blocks, self._news, strict=True):
@@ -405,3 +417,49 @@ def test_infos_are_gymnasiums_whatever_happened_before(plays: list[Round], cut: 
         except (ValueError, TypeError, AttributeError, OverflowError, IndexError):
             continue  # ours gave something; what, is said above
         assert_same(got, expected, f"round {number}")
+
+
+# --- one dict for each environment ---------------------------------------------------------------
+
+
+def kinds(value: Any) -> Any:
+    """The types of all that is in an info."""
+    if isinstance(value, dict):
+        return {key: kinds(one) for key, one in value.items()}
+    return (type(value), value.dtype, value.shape) if isinstance(value, np.ndarray) else type(value)
+
+
+@settings(deadline=None)
+@given(plays=st.lists(rounds(4), min_size=1, max_size=6), cut=st.integers(1, 3))
+@example(plays=[Round({0: {"a": np.array(True)}, 2: {"a": np.float32(0.5)}})] * 3, cut=2)
+@example(plays=[Round({1: {"d": {"x": 1}}}), Round({1: {"d": {"x": "odd", "y": 2.5}}})] * 2, cut=2)
+def test_infos_apart_are_what_environments_gave(plays: list[Round], cut: int) -> None:
+    troupe = Troupe(4, (cut, 4 - cut), ApartReader)
+    for number, one in enumerate(plays):
+        ids = range(4) if one.env_ids is None else one.env_ids
+        got, expected = troupe.play(one), [one.infos.get(env_id, {}) for env_id in ids]
+        assert_same(got, expected, f"round {number}")
+        assert list(map(kinds, got)) == list(map(kinds, expected))
+
+
+def test_infos_apart_belong_to_the_caller() -> None:
+    troupe = Troupe(reader=ApartReader)
+    infos = {i: {"array": np.full(2, i), "number": i} for i in range(3)}
+    first = [troupe.play(Round(infos)) for _ in range(2)][1]
+    troupe.play(Round({i: {"array": np.full(2, 7), "number": 7} for i in range(3)}))
+    assert_same(first, list(infos.values()))
+
+
+def test_of_infos_apart_only_those_wanted_are_filled() -> None:
+    troupe = Troupe(reader=ApartReader)
+    for _ in range(2):
+        troupe.play(Round({i: {"n": i + 1} for i in range(3)}))
+    infos = troupe.reader.collect(None, [OddInfo(1, ("t",), "text")], only=[1])
+    assert infos == [{}, {"n": 2, "t": "text"}, {}]
+
+
+def test_last_observations_join_the_infos_of_their_environments() -> None:
+    reader = Troupe(reader=ApartReader).reader
+    infos: Any = [{}, {"n": 1}, {}]
+    reader.add_finals(infos, {1: "last"}, 3)
+    assert infos == [{}, {"n": 1, "final_obs": "last"}, {}]

@@ -458,3 +458,37 @@ def test_a_box_of_foreign_byte_order_is_written() -> None:
         row[:] = 0
         writer.write(np.ones(3, dtype))
         assert row.tolist() == [1.0, 1.0, 1.0]
+
+
+DEEP = spaces.Dict(
+    {
+        "near": spaces.Box(-1, 1, (2,), np.float32),
+        "inner": spaces.Tuple(
+            [spaces.Dict({"far": spaces.Box(0, 9, (2, 2), np.int8)}), spaces.Discrete(4)]
+        ),
+    }
+)
+
+
+def deep(far: Any, choice: Any) -> dict[str, Any]:
+    return {"near": np.ones(2, np.float32), "inner": ({"far": far}, choice)}
+
+
+@pytest.mark.parametrize("choice", [np.array(3), np.int64(3), 3])
+def test_what_lies_deep_is_written_whatever_kind_of_number_it_is(choice: Any) -> None:
+    layout = Layout(DEEP)
+    row = [np.zeros(leaf.shape, leaf.dtype) for leaf in layout.leaves]
+    writer = Writer(layout, row, note=lambda key, text: None)
+    far = np.array([[1, 2], [3, 4]], np.int8)
+    writer.write(deep(far, choice))
+    assert_same(layout.assemble(row), deep(far, np.array(3)))
+
+
+def test_what_lies_deep_and_does_not_fit_is_refused_by_its_name() -> None:
+    layout = Layout(DEEP)
+    row = [np.zeros(leaf.shape, leaf.dtype) for leaf in layout.leaves]
+    writer = Writer(layout, row, note=lambda key, text: None)
+    with pytest.raises(ContractError, match=r"observation\['inner'\]\[0\]\['far'\] has shape"):
+        writer.write(deep(np.zeros(3, np.int8), 1))
+    with pytest.raises(ContractError, match=r"observation\['inner'\]\[0\] has the wrong keys"):
+        writer.write({"near": np.ones(2, np.float32), "inner": ({"fur": 0}, 1)})

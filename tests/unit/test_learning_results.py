@@ -132,10 +132,14 @@ class Counting:
         self._count += 1
         return self._count
 
+    def gain(self, observation: Any, reward: float) -> float:
+        return reward
+
 
 def test_a_policy_is_judged_by_whole_episodes_with_seeds_of_their_own() -> None:
     Noting.seeds.clear()
-    assert trial.judge(Counting(), f"{__name__}:Noting", 3, 4) == [3.0] * 4
+    task = replace(SHORT, env=f"{__name__}:Noting")
+    assert trial.judge(Counting(), task, 3, 4) == [3.0] * 4
     assert Noting.seeds == [evaluation_seed(3, k) for k in range(4)]
 
 
@@ -348,12 +352,12 @@ def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
     for part in (
         "| CartPole-v1 | 100,000 | 485.0 (484.0 to 486.0) | 410.0 (409.0 to 411.0) | above |",
         "| Hopper-v5 | 1,000,000 | – | – | – |",
-        "Of the 1 tasks with 3 rows of both or more, it is wholly below on: none.",
+        "Of the 1 with 3 rows of both or more, it is wholly below on: none.",
         "| Shoal | 4 | 485.0 (484.0 to 486.0) | 470.0 to 500.0 | 3 of 4 | 2 | 1 |",
         "| Stable-Baselines3 | 3 | 410.0 (409.0 to 411.0) | 400.0 to 420.0 | 0 of 3 | 2 | 1 |",
         "Asked: at least 475 on every seed.",
         "(images/one.svg)",
-        "7 of 112 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
+        "7 of 142 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
         "`abc` (6), `def-dirty` (1)",
         "A CPU, 2 cores (7)",
         "torch 2",
@@ -383,7 +387,7 @@ def test_two_seeds_decide_nothing(tmp_path: Path) -> None:
 def test_without_rows_the_page_says_so(tmp_path: Path) -> None:
     text = report.markdown(report.compare(tmp_path, near), {})
     assert "No task has 3 rows of both libraries yet." in text
-    assert "0 of 112 rows are there." in text
+    assert "0 of 142 rows are there." in text
 
 
 def test_curves_are_compared_at_the_same_steps() -> None:

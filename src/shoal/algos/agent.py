@@ -39,7 +39,10 @@ class Opinion(NamedTuple):
 
 
 class Agent(nn.Module):
-    """Decides about observations, and judges what was decided before."""
+    """Decides about observations, and judges what was decided before.
+
+    `central` is what only its critic sees: observations are then pairs of what both do and that.
+    """
 
     def __init__(
         self,
@@ -47,8 +50,12 @@ class Agent(nn.Module):
         action_space: spaces.Space[Any],
         config: NetworkConfig,
         make_network: MakeNetwork | None = None,
+        central: spaces.Box | None = None,
     ) -> None:
         super().__init__()
+        if central is not None:
+            observation_space = spaces.Tuple((observation_space, central))
+        self.central = central
         self.version, self.device = 0, torch.device("cpu")
         self._graphs: Graphs | None = None
         self.layout = Layout(observation_space)
@@ -56,7 +63,8 @@ class Agent(nn.Module):
             action_space, squash=config.squash_actions, log_std=config.initial_log_std
         )
         if make_network is None:
-            own = ActorCritic(observation_space, self.head.size, config)
+            width = 0 if central is None else central.shape[0]
+            own = ActorCritic(observation_space, self.head.size, config, width)
             self.network: nn.Module = own
             self._own_plain = own.plain
         else:

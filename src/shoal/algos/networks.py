@@ -73,16 +73,23 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class ActorCritic(nn.Module):
-    """Encoders, memory, and two stacks of layers."""
+    """Encoders, memory, and two stacks of layers.
+
+    `central`: the width of what, at the end of an observation, only the stack for values sees.
+    """
 
     def __init__(
-        self, space: spaces.Space[Any], num_parameters: int, config: NetworkConfig
+        self,
+        space: spaces.Space[Any],
+        num_parameters: int,
+        config: NetworkConfig,
+        central: int = 0,
     ) -> None:
         super().__init__()
-        self._layout = Layout(space)
+        self._layout, self._central = Layout(space), central
         self.encoders = nn.ModuleList(encoder_of(leaf) for leaf in self._layout.leaves)
         self._is_vector = len(self.encoders) == 1 and _is_vector(self.encoders[0])
-        width = sum(encoder.size for encoder in self.encoders)  # type: ignore[misc]
+        width = sum(encoder.size for encoder in self.encoders) - central  # type: ignore[misc]
         self.memory: Memory | None = None
         self.state_size = 0
         if config.memory != "none":
@@ -90,12 +97,12 @@ class ActorCritic(nn.Module):
             width, self.state_size = config.memory_size, self.memory.state_size
         activation, sizes = config.activation, config.hidden_sizes
         self.actions = Stack(width, sizes, num_parameters, activation, gain=0.01)
-        self.values = Stack(width, sizes, 1, activation, gain=1.0)
+        self.values = Stack(width + central, sizes, 1, activation, gain=1.0)
         learns = self.memory is not None or any(list(one.parameters()) for one in self.encoders)
         self.plain: PlainPair | None = None
         """Both stacks by NumPy, if only they learn."""
         if self.actions.plain is not None and self.values.plain is not None and not learns:
-            self.plain = PlainPair(self.actions.plain, self.values.plain)
+            self.plain = PlainPair(self.actions.plain, self.values.plain, width)
 
     def encode(self, observation: Observation) -> Tensor:
         if self._is_vector and observation.dtype == torch.float32:
@@ -104,15 +111,21 @@ class ActorCritic(nn.Module):
         encoded = [one(part) for one, part in zip(self.encoders, parts, strict=True)]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, -1)
 
-    def decide(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        return self.actions(features), self.values(features)[..., 0]
+    def decide(self, features: Tensor, central: Tensor) -> tuple[Tensor, Tensor]:
+        known = torch.cat([features, central], -1) if self._central else features
+        return self.actions(features), self.values(known)[..., 0]
+
+    def _apart(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """What both stacks see, and what one does."""
+        width = features.shape[-1] - self._central
+        return features[..., :width], features[..., width:]
 
     def forward(self, observation: Observation, *state: Tensor) -> Any:
-        features = self.encode(observation)
+        features, central = self._apart(self.encode(observation))
         if self.memory is None:
-            return self.decide(features)
+            return self.decide(features, central)
         features, remembered = self.memory(features, *state)
-        return *self.decide(features), remembered
+        return *self.decide(features, central), remembered
 
     def unroll(
         self, observation: Observation, state: Tensor, starts: Tensor
@@ -122,12 +135,12 @@ class ActorCritic(nn.Module):
         At each step that starts an episode nothing is remembered.
         """
         assert self.memory is not None
-        features = self.encode(observation).unflatten(0, starts.shape)
+        features, central = self._apart(self.encode(observation))
         recalled = []
-        for seen, is_start in zip(features, starts, strict=True):
+        for seen, is_start in zip(features.unflatten(0, starts.shape), starts, strict=True):
             seen, state = self.memory(seen, state * ~is_start[:, None])
             recalled.append(seen)
-        return self.decide(torch.cat(recalled))
+        return self.decide(torch.cat(recalled), central)
 
 
 class Memory(nn.Module):

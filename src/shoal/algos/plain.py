@@ -122,17 +122,17 @@ class Plain:
 
 
 class PlainPair:
-    """Two stacks that are given the same: one for the actions, one for the value."""
+    """Two stacks: one for the actions, which is given `width` features, one for the value."""
 
-    def __init__(self, actions: Plain, values: Plain) -> None:
-        self._actions, self._values = actions, values
+    def __init__(self, actions: Plain, values: Plain, width: int) -> None:
+        self._actions, self._values, self._width = actions, values, width
 
     def __call__(self, features: Array) -> tuple[Array, Array]:
         """Parameters `[batch, size]` and values `[batch]`."""
-        return self._actions(features), self._values(features)[:, 0]
+        return self._actions(features[:, : self._width]), self._values(features)[:, 0]
 
     def trace(self, features: Array) -> tuple[Traced, Traced]:
-        return self._actions.trace(features), self._values.trace(features)
+        return self._actions.trace(features[:, : self._width]), self._values.trace(features)
 
     def go_back(self, traced: tuple[Traced, Traced], slope: Array, pull: Array) -> None:
         """From what a loss changes by with parameters and with values."""

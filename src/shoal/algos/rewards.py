@@ -23,7 +23,8 @@ class RewardScale:
 
     def scaled(self, rollout: Rollout) -> Array:
         """The rewards of a rollout, after all its returns have been seen."""
-        self._see(self._discounted(rollout))
+        returns = self._discounted(rollout)
+        self._see(returns if rollout.valid.all() else returns[rollout.valid])
         scale = 1.0 / np.sqrt(self._variance + 1e-8)
         scaled: Array = np.clip(rollout.rewards * scale, -_MOST, _MOST).astype(np.float32)
         return scaled
@@ -31,8 +32,9 @@ class RewardScale:
     def _discounted(self, rollout: Rollout) -> Array:
         ended = rollout.terminations | rollout.truncations
         each = np.empty(rollout.rewards.shape)
-        for t, rewards in enumerate(rollout.rewards):
-            self._returns = each[t] = self._returns * self._gamma + rewards
+        for t, (rewards, valid) in enumerate(zip(rollout.rewards, rollout.valid, strict=True)):
+            each[t] = self._returns * self._gamma + rewards
+            self._returns = np.where(valid, each[t], self._returns)
             self._returns = np.where(ended[t], 0.0, self._returns)
         return each
 

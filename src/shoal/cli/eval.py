@@ -16,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", help="another environment than it was trained in")
     parser.add_argument("--seed", type=int, default=0, help="of the episodes (default 0)")
     parser.add_argument(
+        "--against",
+        choices=["auto", "itself", "random"],
+        default="auto",
+        help="where agents take turns, who plays the others (default: random ones, from each seat)",
+    )
+    parser.add_argument(
         "--stochastic", action="store_true", help="draw actions, as in training; else take the best"
     )
 
@@ -30,10 +36,13 @@ def run(given: argparse.Namespace) -> int:
         env=given.env,
         seed=given.seed,
         deterministic=not given.stochastic,
+        against=given.against,
     )
     how = "stochastic" if given.stochastic else "deterministic"
     print(
         f"{found.mean:.2f} ± {found.std:.2f} over {len(found.returns)} episodes ({how}), "
         f"length {found.metrics()['eval/length_mean']:.1f}"
     )
+    for agent, mean in found.by_agent.items():
+        print(f"  {agent}: {mean:.2f}")
     return 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.algos.agent import Agent, MakeNetwork
+from shoal.algos.company import Company
 from shoal.training import checkpoint, request
 from shoal.training.config import PPORun
 from shoal.training.evaluate import Evaluation
@@ -56,7 +57,7 @@ class PPOTrainer:
             raise
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> Agent | Company:
         """What is being trained."""
         return self._training.agent
 

@@ -40,7 +40,7 @@ class Books:
 
     def __init__(self, plan: PoolPlan, rows: Rows) -> None:
         self.rows, self.mode, self.num_envs = rows, plan.terms.autoreset, plan.num_envs
-        self.reader = Reader(rows, plan.copy)
+        self.reader = Reader(rows, plan.copy, plan.infos_apart)
         self.actions = ActionWriter(rows, strict=plan.strict_actions)
         self.slots = Slots(rows)
         self.journal = Journal(rows, plan.policy.replay_limit_steps)

@@ -23,9 +23,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from shoal.engine import generators
-from shoal.engine.commands import Episode, Recovery, ResetArgs
+from shoal.engine.commands import Called, Episode, Recovery, ResetArgs
 from shoal.engine.infos import InfoWriter
-from shoal.engine.retrace import difference, number, retrace
+from shoal.engine.retrace import difference, number, retrace, takes_options
 from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError
 from shoal.layout import Array, Layout, Note, Writer
@@ -141,6 +141,7 @@ class Cell:
         self._desk, self._id, self._mode, self._flag = desk, env_id, desk.mode, desk.flag
         self._step: Callable[[Any], Any] = self.env.step
         self._reset: Callable[..., Any] = self.env.reset
+        self._takes_options = takes_options(self.env)
         self._put_info = desk.infos.put
         self._holder = getattr(self.env, "unwrapped", self.env)
         self._generator = generators.Recorder(self._holder, desk.rows.generators[env_id].data)
@@ -240,9 +241,8 @@ class Cell:
         else:
             self.seed = args.seed
             self._generator.forget()
-        observation, info = (
-            self._reset() if args is None else self._reset(seed=args.seed, options=args.options)
-        )
+        said = {} if args is None else args.keywords(self._takes_options)
+        observation, info = self._reset(**said)
         self.over = self.lost = False
         self.episode += 1
         self._report(slot, observation, info)
@@ -302,9 +302,11 @@ class Cell:
         self.next_reset = args
 
     def call(
-        self, env_ids: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, env_ids: Sequence[int], name: Called, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[Any]:
         """Call a method of the environment or any wrapper around it, or read an attribute."""
+        if not isinstance(name, str):
+            return [name(self.env, *args, **kwargs)]
         value = getattr(self.env, "get_wrapper_attr", self.env.__getattribute__)(name)
         return [value(*args, **kwargs) if callable(value) else value]
 
@@ -495,9 +497,11 @@ class BatchedCell:
         )
 
     def call(
-        self, env_ids: Sequence[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, env_ids: Sequence[int], name: Called, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[Any]:
         """One call for all of them; the results of those asked for."""
+        if not isinstance(name, str):
+            return [name(self.env, *args, **kwargs)] * len(env_ids)
         rows = [env_id - self.env_ids[0] for env_id in env_ids]
         if name == "render":
             results: Any = self.env.render() or [None] * len(self.env_ids)

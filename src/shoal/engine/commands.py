@@ -25,6 +25,8 @@ from shoal.seeding import Seed
 
 Factory = Callable[[], Any]
 """Makes one environment."""
+Called = str | Callable[..., Any]
+"""The name of a method or attribute, or a function whose first argument is the environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,12 @@ class ResetArgs(NamedTuple):
     options: dict[str, Any] | None = None
     is_derived: bool = False
     """Whether the seed is that of a restart, and not the caller's."""
+
+    def keywords(self, takes_options: bool) -> dict[str, Any]:
+        """What `env.reset` is given: seed and options, as Gymnasium does it, None or not."""
+        if self.options is None and not takes_options:
+            return {"seed": self.seed}
+        return {"seed": self.seed, "options": self.options}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +229,9 @@ class PlanReset:
 
 @dataclass(slots=True)
 class Call:
-    """Call a method (or read an attribute) of each of these environments."""
+    """Call a method (or read an attribute) of each of these environments, or a function on it."""
 
-    name: str
+    name: Called
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     env_ids: Sequence[int]

@@ -2,7 +2,8 @@
 
 A worker that meets an info entry for the first time sends it along as it is ("odd"); the caller
 gives a numeric one a column and tells the workers with their next command, and from then on the
-entry costs a store. What the user sees is Gymnasium's `key` / `_key` dictionaries either way.
+entry costs a store. What the user sees is Gymnasium's `key` / `_key` dictionaries either way, or
+(`ApartReader`) one dict for each environment.
 """
 
 from __future__ import annotations
@@ -181,6 +182,13 @@ class InfoReader:
             self._add_mixed(infos, mixed, odd, env_ids, count)
         return infos
 
+    def add_finals(self, infos: dict[str, Any], finals: dict[int, Any], count: int) -> None:
+        """Add the last observations of episodes that have ended, by row."""
+        values, mask = np.full(count, None, dtype=object), np.zeros(count, dtype=np.bool_)
+        for row, final in finals.items():
+            values[row], mask[row] = final, True
+        infos["final_obs"], infos["_final_obs"] = values, mask
+
     def _is_full(self) -> bool:
         """Whether every environment has a value in every column, and no column is a dict."""
         columns = self.columns.all
@@ -243,6 +251,56 @@ class InfoReader:
         if spec.kind is dict:
             for key, inner in value.items():
                 self._discover((*path, key), inner, found)
+
+
+class ApartReader(InfoReader):
+    """The same, for who wants one dict for each environment: values as environments gave them."""
+
+    def collect(  # type: ignore[override]
+        self,
+        env_ids: Sequence[int] | None,
+        odd: Sequence[OddInfo],
+        only: Sequence[int] | None = None,
+    ) -> list[dict[Any, Any]]:
+        """The infos of these environments (None: of all), one after another."""
+        ids = range(self.columns.num_envs) if env_ids is None else env_ids
+        infos = _apart(self.columns.top, slice(None) if env_ids is None else env_ids, len(ids))
+        if only is not None:
+            infos = [info if i in only else {} for i, info in zip(ids, infos, strict=True)]
+        position = {env_id: k for k, env_id in enumerate(ids)} if odd else {}
+        for env_id, path, value in odd:
+            inner = infos[position[env_id]]
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = value
+        return infos
+
+    def add_finals(self, infos: Any, finals: dict[int, Any], count: int) -> None:
+        for row, final in finals.items():
+            infos[row]["final_obs"] = final
+
+
+def _apart(level: dict[Any, Column], ids: Any, count: int) -> list[dict[Any, Any]]:
+    """What lies in columns of one level, as dicts: a column at a time, which is much quicker."""
+    infos: list[dict[Any, Any]] = [{} for _ in range(count)]
+    for key, column in level.items():
+        present = column.present[ids].tolist()
+        if any(present):
+            values = _given(column, ids, count)
+            for info, has_one, value in zip(infos, present, values, strict=True):
+                if has_one:
+                    info[key] = value
+    return infos
+
+
+def _given(column: Column, ids: Any, count: int) -> list[Any]:
+    """The values of a column, of the type that they had."""
+    if column.kind is dict:
+        return _apart(column.children, ids, count)
+    values = column.values[ids]
+    if column.kind is np.ndarray:  # of no dimension, perhaps: those must not become numbers
+        return [values[k, ...].copy() for k in range(count)]
+    return values.tolist() if column.kind in (int, float, bool) else list(values)
 
 
 def _spec_for(path: Path, value: Any) -> ColumnSpec | None:

@@ -37,6 +37,8 @@ class PoolPlan:
     copy: bool = True
     strict_actions: bool = True
     """Whether actions must fit their space; if not, they reach the environments as they are."""
+    infos_apart: bool = False
+    """Whether infos are a list with a dict for each environment, not one of Gymnasium's dicts."""
     same_observation_space: SameSpace = operator.eq
     policy: Policy = field(default_factory=Policy)
 

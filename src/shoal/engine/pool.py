@@ -29,6 +29,7 @@ from shoal.engine.commands import (
     Build,
     Built,
     Call,
+    Called,
     Command,
     PlanReset,
     Reply,
@@ -315,24 +316,24 @@ class Pool:
 
     @exclusive
     def call(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
+        self, name: Called, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
     ) -> tuple[Any, ...]:
-        """Call a method, or read an attribute, of each of these environments."""
+        """Call a method, or read an attribute, of each of these environments; or a function."""
         self._start_call(name, args, kwargs, env_ids)
         results = self._finish()
         return tuple(results[env_id] for env_id in env_ids)
 
     @exclusive
     def start_call(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
+        self, name: Called, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
     ) -> None:
         """Begin a call; `finish` gives its results by env id."""
         self._start_call(name, args, kwargs, env_ids)
 
     def _start_call(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
+        self, name: Called, args: tuple[Any, ...], kwargs: dict[str, Any], env_ids: Sequence[int]
     ) -> None:
-        self._check_idle(env_ids, name)
+        self._check_idle(env_ids, name if isinstance(name, str) else name.__name__)
         parts = self.by_seat(dict.fromkeys(env_ids))
         self._start([(seat, Call(name, args, kwargs, list(part))) for seat, part in parts])
 

@@ -12,13 +12,14 @@ from gymnasium.spaces import Discrete
 
 from shoal.engine.batch import Batch
 from shoal.engine.commands import Reply
-from shoal.engine.infos import Columns, ColumnSpec, InfoReader, OddInfo
+from shoal.engine.infos import ApartReader, Columns, ColumnSpec, InfoReader, OddInfo
 from shoal.engine.rows import Rows
 from shoal.layout import Array, Leaf
 
 _EPISODES_KEPT = 100
-Results = tuple[Any, Array, Array, Array, dict[str, Any]]
-"""Observations, rewards, terminations, truncations and infos of all environments."""
+Results = tuple[Any, Array, Array, Array, Any]
+"""Observations, rewards, terminations, truncations and infos (in the form that the plan says) of
+all environments."""
 
 
 class Tally:
@@ -39,11 +40,12 @@ class Tally:
 class Reader:
     """Reads rows, and keeps what came beside them until it is handed out."""
 
-    def __init__(self, rows: Rows, copy: bool) -> None:
+    def __init__(self, rows: Rows, copy: bool, infos_apart: bool = False) -> None:
         self.tally = Tally()
         self._rows, self._copy, self._num_envs = rows, copy, rows.shape.num_envs
-        self._infos = InfoReader(Columns(rows))
+        self._infos = (ApartReader if infos_apart else InfoReader)(Columns(rows))
         self._columns = self._infos.columns.all
+        self._is_apart = infos_apart
         self._keeps_finals = rows.shape.keeps_finals
         self._all_ids = list(range(rows.shape.num_envs))
         self._copies = [self._copying(slot) for slot in range(rows.shape.slots)]
@@ -101,7 +103,7 @@ class Reader:
         """The results of a step of all environments, which lie in one slot."""
         self.tally.steps += self._num_envs
         observations, rewards, terminations, truncations = self._copies[slot]
-        infos = self.infos(None) if self._odd or self._columns else {}
+        infos = self.infos(None) if self._odd or self._columns or self._is_apart else {}
         if self._keeps_finals and self._rows.any_ended(slot):
             ended = self._rows.terminations[slot] | self._rows.truncations[slot]
             self._add_finals(np.flatnonzero(ended), None, infos)
@@ -112,7 +114,7 @@ class Reader:
         rows, env_ids = self._rows, numbers.tolist()
         arrays = (rows.rewards, rows.terminations, rows.truncations)
         rewards, terminations, truncations = [array[slots, numbers] for array in arrays]
-        infos = self.infos(env_ids) if self._odd or self._columns else {}
+        infos = self.infos(env_ids) if self._odd or self._columns or self._is_apart else {}
         self.tally.steps += len(env_ids)
         if self._keeps_finals:
             ended = np.flatnonzero(terminations | truncations)
@@ -121,10 +123,8 @@ class Reader:
         observations = self.observe(slots, env_ids)
         return Batch(observations, rewards, terminations, truncations, infos, numbers)
 
-    def infos(
-        self, env_ids: Sequence[int] | None, only: Sequence[int] | None = None
-    ) -> dict[str, Any]:
-        """The infos of these environments (None: of all), in Gymnasium's form.
+    def infos(self, env_ids: Sequence[int] | None, only: Sequence[int] | None = None) -> Any:
+        """The infos of these environments (None: of all): Gymnasium's, or a dict for each.
 
         `only` leaves the rows of all others empty.
         """
@@ -154,15 +154,12 @@ class Reader:
             position += 1
         return layout.assemble(parts)
 
-    def _add_finals(
-        self, rows: Array, env_ids: Sequence[int] | None, infos: dict[str, Any]
-    ) -> None:
+    def _add_finals(self, rows: Array, env_ids: Sequence[int] | None, infos: Any) -> None:
         count = self._num_envs if env_ids is None else len(env_ids)
         ids = rows if env_ids is None else np.asarray(env_ids)[rows]
-        finals, mask = np.full(count, None, dtype=object), np.zeros(count, dtype=np.bool_)
-        for row, env_id in zip(rows, ids.tolist(), strict=True):
-            finals[row], mask[row] = self._final(env_id), True
-        infos["final_obs"], infos["_final_obs"] = finals, mask
+        each = zip(rows.tolist(), ids.tolist(), strict=True)
+        finals = {row: self._final(env_id) for row, env_id in each}
+        self._infos.add_finals(infos, finals, count)
 
     def _final(self, env_id: int) -> Any:
         layout = self._rows.shape.observation

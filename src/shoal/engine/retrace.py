@@ -5,6 +5,7 @@ What a rebuilt worker does to go on where it was, and what a capsule does to get
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ def retrace(
     """
     if episode.args.seed is None:
         generators.put_back(getattr(env, "unwrapped", env), episode.generator, seed)
-    observation, _ = env.reset(seed=episode.args.seed, options=episode.args.options)
+    observation, _ = env.reset(**episode.args.keywords(takes_options(env)))
     moment = Moment(0, observation, 0.0, False)
     yield moment
     changes = list(episode.changes)
@@ -72,6 +73,15 @@ def difference(last: Moment, episode: Episode) -> str:
     if not np.array_equal(total, episode.episode_return, equal_nan=True):
         return f"its return so far is {total}, not {episode.episode_return}"
     return ""
+
+
+def takes_options(env: Any) -> bool:
+    """Whether its `reset` has a word for options: some environments, written for others, do not."""
+    try:
+        parameters = inspect.signature(getattr(env, "unwrapped", env).reset).parameters.values()
+    except (TypeError, ValueError):  # some written in C have none
+        return True
+    return any(one.name == "options" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def number(reward: Any) -> float:

@@ -1,8 +1,9 @@
 """Worlds of our own, and conversions between the ways in which several agents can act.
 
     from shoal.envs import FlattenMultiAgentWrapper, GridWorldEnvMultiAgent, as_aec, as_parallel
+    from shoal.envs import GameBoyEnv
 
-All of them need PettingZoo, which is imported with the first of these names.
+What each needs (PettingZoo; PyBoy for Game Boys) is imported when it is used.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.envs.conversions import FlattenMultiAgentWrapper, as_aec, as_parallel
+    from shoal.envs.gameboy import GameBoyConfig, GameBoyEnv
     from shoal.envs.gridworld import GridWorldConfig, GridWorldEnvMultiAgent
 
 __all__ = [
     "FlattenMultiAgentWrapper",
+    "GameBoyConfig",
+    "GameBoyEnv",
     "GridWorldConfig",
     "GridWorldEnvMultiAgent",
     "as_aec",
@@ -24,6 +28,8 @@ __all__ = [
 
 _HOMES = {
     "FlattenMultiAgentWrapper": "conversions",
+    "GameBoyConfig": "gameboy",
+    "GameBoyEnv": "gameboy",
     "GridWorldConfig": "gridworld",
     "GridWorldEnvMultiAgent": "gridworld",
     "as_aec": "conversions",

@@ -32,7 +32,7 @@ def installed_rivals() -> list[str]:
 
 def _is_fit(contestant: Contestant) -> bool:
     here = not contestant.needs or importlib.util.find_spec(contestant.needs) is not None
-    return here and not contestant.only_starts
+    return here and not contestant.only_starts and "one" in contestant.plays
 
 
 def plan(env: str, num_envs: int, rivals: Sequence[str], duration_s: float) -> Iterator[Job]:

@@ -16,6 +16,7 @@ import gymnasium
 from gymnasium.vector.utils import batch_space, iterate
 
 from shoal.measure.session import Course, NotPossible
+from shoal.measure.several import plain
 from shoal.measure.timing import sample_actions
 
 _START_TIMEOUT_S = 120.0
@@ -52,7 +53,7 @@ def measure_bound(course: Course, num_processes: int, duration_s: float) -> floa
 def _step_alone(factories: Sequence[Any], duration_s: float, barrier: Any, answers: Any) -> None:
     answer: float | str
     try:
-        envs = [factory() for factory in factories]
+        envs = [plain(factory()) for factory in factories]
         for number, env in enumerate(envs):
             env.reset(seed=number)
         rows = _rows_of_actions(envs[0].action_space, len(envs))

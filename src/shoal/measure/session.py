@@ -19,6 +19,8 @@ from shoal.layout import Array
 from shoal.vector.source import Factory, resolve
 
 Family = Literal["shoal", "rival", "native"]
+Kind = Literal["one", "team", "turns"]
+"""Who acts in an environment: one agent, several at once, or several in turn."""
 
 
 class NotPossible(Exception):
@@ -89,6 +91,8 @@ class Contestant:
     """The package that must be importable."""
     workers: Callable[[int, int], Sequence[int | None]] = lambda num_envs, cores: (None,)
     """Numbers of workers worth trying for (environments, cores): the default, the best."""
+    plays: Sequence[Kind] = ("one",)
+    """What kinds of environments it steps."""
     only_starts: bool = False
     """Steps like another contestant, and only its start is of interest."""
 

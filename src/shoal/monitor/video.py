@@ -119,20 +119,24 @@ def _even(frame: Frame) -> Frame:
 
 
 def record_first(
-    factory: Callable[..., Any], folder: str | Path, every_steps: int
+    factory: Callable[..., Any],
+    folder: str | Path,
+    every_steps: int,
+    wrap: Callable[[Any], Any] | None = None,
 ) -> Callable[..., Any]:
     """A factory like the given one (of environment 0, say), whose environment films episodes.
 
     The first whole episode, and after each `every_steps` of its steps the next one, are written
     into the folder as `step-000012000.mp4`: the number is that of the step at which they begin. It
     goes on from the latest film in the folder, after a restart too. Where there can be no video a
-    warning says so, and the environment is as it would have been.
+    warning says so, and the environment is as it would have been. `wrap` makes a Gymnasium
+    environment of what the factory makes.
     """
     if every_steps < 1:
         raise ConfigError(f"every_steps is {every_steps}; expected 1 or more.")
     if importlib.util.find_spec("moviepy") is None:
         raise ConfigError('moviepy writes videos: pip install "shoal-rl[video]".')
-    return Filming(factory, Path(folder), every_steps)
+    return Filming(factory, Path(folder), every_steps, wrap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +146,14 @@ class Filming:
     factory: Callable[..., Any]
     folder: Path
     every_steps: int
+    wrap: Callable[[Any], Any] | None = None
 
     def __call__(self, **kwargs: Any) -> Any:
         takes_mode = _takes_render_mode(self.factory)
         if takes_mode:
             kwargs = {**kwargs, "render_mode": "rgb_array"}
         env = self.factory(**kwargs)
+        env = env if self.wrap is None else self.wrap(env)
         if isinstance(env, gymnasium.Env) and (takes_mode or env.render_mode == "rgb_array"):
             return Camera(env, self.folder, self.every_steps)
         logger.warning(

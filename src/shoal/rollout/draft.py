@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,21 @@ import numpy as np
 from shoal.layout import Array
 from shoal.rollout.actor import Decision
 from shoal.rollout.returns import next_values_of
-from shoal.rollout.rollout import Rollout
+from shoal.rollout.rollout import Rollout, Stamp
 
 Room = Callable[[tuple[int, ...], np.dtype[Any]], Array]
+Rows = slice | Array
+"""Some of all rows; those of a slice are read where they lie."""
 
 
 class Draft:
-    """`rows` are those of the environments that something is written down about.
+    """`rows` are those that something is written down about: environments, or agents in them.
 
     `room` makes the arrays that observations are written into.
     """
 
     def __init__(self, horizon: int, num_envs: int, room: Room = np.empty) -> None:
         self._shape, self._room = (shape := (horizon, num_envs)), room
-        self.stepping_s = 0.0
         self.rewards, self.values, self.log_probs = (np.empty(shape, np.float32) for _ in range(3))
         self.terminations, self.truncations, self.starts = (
             np.empty(shape, np.bool_) for _ in range(3)
@@ -37,7 +38,7 @@ class Draft:
     def _pages(self, first: Array) -> Array:
         return np.empty((*self._shape, *first.shape[1:]), first.dtype)
 
-    def see(self, t: int, rows: slice, observations: list[Array]) -> tuple[Array, ...]:
+    def see(self, t: int, rows: Rows, observations: list[Array]) -> tuple[Array, ...]:
         """Write down what is seen; where that lies now."""
         if not self.observations:
             self.observations = tuple(
@@ -51,7 +52,7 @@ class Draft:
     def decide(
         self,
         t: int,
-        rows: slice,
+        rows: Rows,
         decision: Decision,
         state: Array | None,
         masks: Array | None,
@@ -72,20 +73,14 @@ class Draft:
             self.masks[t, rows] = True if masks is None else masks
 
     def take(
-        self, t: int, rows: slice, rewards: Array, terminations: Array, truncations: Array
+        self, t: int, rows: Rows, rewards: Array, terminations: Array, truncations: Array
     ) -> None:
         """Write down what that came to."""
         self.rewards[t, rows] = rewards
         self.terminations[t, rows], self.truncations[t, rows] = terminations, truncations
 
-    def finished(
-        self,
-        last_values: Array,
-        step: int,
-        version: int,
-        progress: float,
-        facts: Mapping[str, float],
-    ) -> Rollout:
+    def finished(self, last_values: Array, version: int, stamp: Stamp) -> Rollout:
+        """All of it; `last_values` are those of what the last step led to."""
         ended = self.terminations | self.truncations
         assert self.actions is not None
         return Rollout(
@@ -101,10 +96,8 @@ class Draft:
             terminations=self.terminations,
             truncations=self.truncations,
             valid=self.valid,
-            step=step,
             version=version,
-            progress=progress,
-            facts=facts,
+            **stamp._asdict(),
         )
 
 

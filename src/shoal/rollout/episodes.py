@@ -7,7 +7,7 @@ to end first, short ones would be too many.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,15 @@ LATEST = 100
 
 
 class Episodes:
-    """Returns and lengths of the episodes of some environments. `limit`: count only so many."""
+    """Returns and lengths of the episodes of some environments. `limit`: count only so many.
 
-    def __init__(self, num_envs: int, limit: int | None = None) -> None:
-        self.limit = limit
+    Where there are several `agents`, a return is that of all of them, and theirs are known, too.
+    """
+
+    def __init__(self, num_envs: int, limit: int | None = None, agents: Sequence[str] = ()) -> None:
+        self.limit, self._agents = limit, tuple(agents)
+        self._by_agent = np.zeros((num_envs, len(agents)))
+        self._latest_by_agent: deque[list[float]] = deque(maxlen=LATEST)
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, dtype=np.int64)
         self._numbers = np.arange(num_envs)
@@ -41,13 +46,22 @@ class Episodes:
         """Whether all that were asked for have ended."""
         return self.limit is not None and self.num_ended >= self.limit
 
-    def add(self, ids: Array, rewards: Array, ended: Array, lost: Array | None) -> None:
+    def add(
+        self,
+        ids: Array,
+        rewards: Array,
+        ended: Array,
+        lost: Array | None,
+        by_agent: Array | None = None,
+    ) -> None:
         """A step of these environments: what it brought, and whose episodes (places) have ended.
 
         Episodes that were `lost` end here and count for nothing, except as begun.
         """
         self._returns[ids] += rewards
         self._lengths[ids] += 1
+        if by_agent is not None:
+            self._by_agent[ids] += by_agent
         for place in ended.tolist():
             is_lost = lost is not None and bool(lost[place])
             self._end(int(ids[place]), is_lost)
@@ -56,7 +70,9 @@ class Episodes:
         counts = self.limit is None or self._numbers[env_id] < self.limit
         if counts and not is_lost:
             self._latest.append((float(self._returns[env_id]), int(self._lengths[env_id])))
+            self._latest_by_agent.append(self._by_agent[env_id].tolist())
         self._returns[env_id] = 0.0
+        self._by_agent[env_id] = 0.0
         self._lengths[env_id] = 0
         self._numbers[env_id] = self._num_begun
         self._num_begun += 1
@@ -72,6 +88,11 @@ class Episodes:
                 "episode/return_mean": float(np.mean(returns)),
                 "episode/length_mean": float(np.mean(lengths)),
             }
+            means = np.mean(self._latest_by_agent, axis=0).tolist()
+            told |= {
+                f"episode/{name}/return_mean": mean
+                for name, mean in zip(self._agents, means, strict=True)
+            }
         return told
 
     def state(self) -> dict[str, Any]:
@@ -82,6 +103,8 @@ class Episodes:
             "numbers": self._numbers.tolist(),
             "num_begun": self._num_begun,
             "latest": [list(one) for one in self._latest],
+            "by_agent": self._by_agent.tolist(),
+            "latest_by_agent": list(self._latest_by_agent),
         }
 
     def put_state(self, state: Mapping[str, Any]) -> None:
@@ -92,3 +115,7 @@ class Episodes:
         self._num_begun = state["num_begun"]
         self._latest.clear()
         self._latest.extend((one[0], one[1]) for one in state["latest"])
+        self._latest_by_agent.clear()
+        self._latest_by_agent.extend(state.get("latest_by_agent", [[]] * len(self._latest)))
+        if self._agents:
+            self._by_agent[:] = state["by_agent"]

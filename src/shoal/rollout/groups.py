@@ -9,9 +9,11 @@ when it is received: results of a group are put together, in its order, before a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 
 from shoal.engine.batch import Batch
 from shoal.layout import Array, Layout
@@ -19,8 +21,20 @@ from shoal.vector.env import VectorEnv
 
 MASK = "action_mask"
 """Under which name an environment's infos, or its Dict observations, say what is possible."""
-READ = {"final_obs", "restarted", MASK, f"_{MASK}"}
-"""The infos that a collector reads."""
+ENDS = frozenset({"final_obs", "restarted"})
+"""The infos that tell of the ends of episodes."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Environments that are stepped together."""
+
+    number: int
+    rows: slice
+    """Which of all."""
+    ids: Array
+    random: torch.Generator
+    """Where the chance in what is decided about them comes from."""
 
 
 class Moment(NamedTuple):
@@ -53,7 +67,7 @@ class Stepper(Protocol):
 class Together:
     """One group: a step of all."""
 
-    def __init__(self, envs: VectorEnv, layout: Layout) -> None:
+    def __init__(self, envs: VectorEnv, layout: Layout, reads: frozenset[str]) -> None:
         self._envs, self._layout = envs, layout
         self.rows = [slice(None)]
         self._actions: Array
@@ -71,13 +85,13 @@ class Together:
 
 
 class InTurns:
-    """Two groups, every other environment in each."""
+    """Two groups, every other environment in each. Of infos there is what somebody `reads`."""
 
-    def __init__(self, envs: VectorEnv, layout: Layout) -> None:
+    def __init__(self, envs: VectorEnv, layout: Layout, reads: frozenset[str]) -> None:
         self._envs, self._layout = envs, layout
         self.rows = [slice(0, None, 2), slice(1, None, 2)]
         self._ids = [np.arange(envs.num_envs)[rows] for rows in self.rows]
-        self._inboxes = [Inbox(len(ids)) for ids in self._ids]
+        self._inboxes = [Inbox(len(ids), reads) for ids in self._ids]
 
     def begin(self, group: int, actions: Array) -> None:
         self._envs.send(actions, self._ids[group])
@@ -109,8 +123,9 @@ class InTurns:
 class Inbox:
     """Results of a group, until all have come."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, reads: frozenset[str]) -> None:
         self._size = self.num_missing = size
+        self._reads = reads
         self._arrays: list[Array] = []
         self._infos: dict[str, Any] = {}
 
@@ -121,7 +136,7 @@ class Inbox:
             self._arrays = [self._room(one) for one in told]
         for room, one in zip(self._arrays, told, strict=True):
             room[places] = one[chosen]
-        for name in READ & batch.infos.keys():
+        for name in self._reads & batch.infos.keys():
             values = batch.infos[name]
             self._infos.setdefault(name, self._room(values))[places] = values[chosen]
         self.num_missing -= len(chosen)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from shoal.algos.agent import Agent, MakeNetwork
+from shoal.algos.company import Company
 from shoal.monitor import Undertaking
 from shoal.monitor.console import is_seen
 from shoal.training import request, save
@@ -15,10 +16,12 @@ from shoal.training.calibrate import one_env_steps_per_s
 from shoal.training.checkpoint import Checkpoint
 from shoal.training.config import PPORun
 from shoal.training.envs import find_env
-from shoal.training.evaluate import Evaluation, Player
+from shoal.training.evaluate import Evaluation
 from shoal.training.evaluate import evaluate as play_episodes
 from shoal.training.folder import Folder
+from shoal.training.lineup import Troupe, company_of, described
 from shoal.training.loop import Callback
+from shoal.training.players import Members, Player, player_of
 from shoal.training.ppo import Training, threads
 from shoal.training.run import BEST, Conduct, Run
 from shoal.training.settings import dump_yaml, to_mapping
@@ -101,12 +104,17 @@ def _undertaking(config: PPORun, training: Training, folder: Folder) -> Undertak
     )
 
 
-def load(path: str | Path, policy: MakeNetwork | None = None) -> Player:
+def load(path: str | Path, policy: MakeNetwork | None = None) -> Player | Members:
     """The agent of a run's folder (its best) or of a checkpoint, ready to `act`.
 
-    A policy that was given to `train` has to be given here, too: no code is kept in a checkpoint.
+    Where there were several agents, each is asked by its name: `act(observation, agent=...)`. A
+    policy that was given to `train` has to be given here, too: no code is kept in a checkpoint.
     """
-    return Player(_agent(*_found(path), policy))
+    agent, troupe = _agent(*_found(path), policy)
+    if isinstance(agent, Agent):
+        return Player(agent)
+    assert troupe is not None
+    return Members(agent, troupe)
 
 
 def evaluate(
@@ -117,18 +125,23 @@ def evaluate(
     policy: MakeNetwork | None = None,
     seed: int = 0,
     deterministic: bool = True,
+    against: Literal["auto", "itself", "random"] = "auto",
 ) -> Evaluation:
     """How the agent of a run's folder or checkpoint does, on its own environment or another.
 
-    Its own is made as the checkpoint says: name it yourself where you do not trust the file.
+    Its own is made as the checkpoint says: name it yourself where you do not trust the file. Where
+    agents take turns it plays `against` random players, from each seat in turn, or itself.
     """
     found, checkpoint = _found(path)
     config = request.config_of(checkpoint, found)
     source = request.source_of(env, config, found)
-    agent = _agent(found, checkpoint, policy)
+    agent, troupe = _agent(found, checkpoint, policy)
     factory = find_env(source, config.envs.env_kwargs).factories[0]
-    make_env = _fitting(factory, checkpoint)
-    return play_episodes(agent, make_env, episodes, seed=seed, deterministic=deterministic)
+    space = space_of(checkpoint.about["observation_space"])
+    player = player_of(
+        agent, troupe, space, deterministic=deterministic, seed=seed, against=against
+    )
+    return play_episodes(player, _fitting(factory, checkpoint), episodes, seed=seed)
 
 
 def _found(path: str | Path) -> tuple[Path, Checkpoint]:
@@ -137,12 +150,20 @@ def _found(path: str | Path) -> tuple[Path, Checkpoint]:
     return save.find(best if best.is_file() else folder)
 
 
-def _agent(path: Path, checkpoint: Checkpoint, policy: MakeNetwork | None) -> Agent:
+def _agent(
+    path: Path, checkpoint: Checkpoint, policy: MakeNetwork | None
+) -> tuple[Agent | Company, Troupe | None]:
     about, config = checkpoint.about, request.config_of(checkpoint, path)
-    spaces = space_of(about["observation_space"]), space_of(about["action_space"])
-    agent = Agent(*spaces, config.network, policy)
+    agent: Agent | Company
+    troupe = None
+    if about.get("cast") is None:
+        spaces = space_of(about["observation_space"]), space_of(about["action_space"])
+        agent = Agent(*spaces, config.network, policy)
+    else:
+        troupe = described(about["cast"], config.envs.policies, config.ppo.central_critic)
+        agent = company_of(troupe, config.network, policy)
     save.load_weights(agent, checkpoint)
-    return agent
+    return agent, troupe
 
 
 def _fitting(make_env: Callable[[], Any], checkpoint: Checkpoint) -> Callable[[], Any]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from shoal.algos.agent import MakeNetwork
-from shoal.rollout.collector import Collector, Goal
-from shoal.rollout.rollout import Rollout
+from shoal.rollout.collector import Goal
+from shoal.rollout.rollout import Rollout, Rollouts
 from shoal.training.config import EnvConfig, GoalConfig, PPORun
 from shoal.training.ppo import Training, threads
 from shoal.vector.source import Source
@@ -61,19 +61,21 @@ def _rounds(
 
 def _step_s(training: Training, length: int, batch: int) -> float:
     """Seconds for each step of one round."""
-    seed = training.config.run.seed
-    source = Collector(training.envs, training.agent, horizon=length, seed=seed, goal=Goal())
-    rollout = source.collect()
+    rollout = training.collector(length, Goal()).collect()
     collecting_s = rollout.facts["time/stepping_s"] + rollout.facts["time/inference_s"]
     material = _repeated(rollout, math.ceil(batch / length))
     begun = time.perf_counter()
     training.learner.update(material)
     learning_s = time.perf_counter() - begun
-    return collecting_s / length + learning_s / material.num_steps
+    return float(collecting_s / length + learning_s / material.num_steps)
 
 
-def _repeated(rollout: Rollout, times: int) -> Rollout:
+def _repeated(rollout: Any, times: int) -> Any:
     """The same, so many times one after the other."""
+    if isinstance(rollout, Rollouts):
+        parts = {name: _repeated(one, times) for name, one in rollout.parts.items()}
+        return replace(rollout, parts=parts, num_steps=rollout.num_steps * times)
+    assert isinstance(rollout, Rollout)
     arrays = {
         field.name: _tiled(getattr(rollout, field.name), times)
         for field in fields(rollout)

@@ -16,7 +16,7 @@ class EnvConfig:
     """Environments, and where they run."""
 
     env: str = "CartPole-v1"
-    """A Gymnasium id, or module:factory."""
+    """An id of Gymnasium or PettingZoo, or module:factory."""
     n_envs: int = 1
     """Environments that are stepped at once; 1 is one after the other, in this process."""
     env_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -29,6 +29,10 @@ class EnvConfig:
     """Step one half of the environments while the policy decides about the other."""
     parallel_start_method: Literal["spawn", "fork", "forkserver"] | None = None
     """How worker processes come into being; None: what suits this system."""
+    policies: tuple[str, ...] = ("shared",)
+    """Of several agents: shared (one for all who are alike), separate, or NAME=agent,agent_* ..."""
+    random_opponents: float = 0.0
+    """Where agents take turns: the share of environments in which all but one act by chance."""
     step_timeout_s: float | None = None
     """An environment that takes longer for a step is ended and rebuilt (backend process)."""
 
@@ -36,6 +40,10 @@ class EnvConfig:
         _check_least(self, n_envs=1)
         if self.overlap and self.n_envs < 2:
             raise ConfigError("overlap needs two environments at least: n_envs is 1.")
+        if not 0.0 <= self.random_opponents <= 1.0:
+            raise ConfigError(
+                f"random_opponents must be from 0 to 1, got {self.random_opponents:g}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,8 @@ class OutputConfig:
     """Evaluate every so many episodes; 0: only at the end."""
     eval_episodes: int = 10
     """Episodes of an evaluation."""
+    eval_against: Literal["auto", "itself", "random"] = "auto"
+    """Who plays the others where agents take turns; auto: random ones, from each seat in turn."""
     log_interval: int = 10
     """Print a line every so many episodes, where there is no terminal."""
     tensorboard: bool = True

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from shoal.errors import ConfigError
 from shoal.monitor.video import record_first
 from shoal.training.config import EnvConfig
+from shoal.vector.agents.make import as_it_is, find_any
 from shoal.vector.auto import decide
 from shoal.vector.env import VectorEnv
 from shoal.vector.make import Faults, as_mode, make, make_terms
@@ -41,7 +42,7 @@ def find_env(env: Source, env_kwargs: dict[str, Any]) -> Resolved:
     if isinstance(env, str) and env.removeprefix("ale_py:").startswith("ALE/"):
         _check_installed(env, "ale_py")
         env = f"ale_py:{env.removeprefix('ale_py:')}"  # whose import registers it
-    source = resolve(env, env_kwargs)
+    source = resolve(find_any(env), env_kwargs, [as_it_is])
     if source.spec is not None:
         _check_installed(source.spec.id, str(source.spec.entry_point))
     return source
@@ -70,7 +71,7 @@ def make_envs(
         backend, num_workers = _where(config, source, until_made)
         factories = _factories(source, config.n_envs)
         if films is not None and film_every:
-            factories[0] = record_first(own_factory(source), films, film_every)
+            factories[0] = record_first(own_factory(source), films, film_every, as_it_is)
         return make(
             factories,
             backend=backend,

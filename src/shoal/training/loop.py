@@ -11,18 +11,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from shoal.errors import ConfigError
 from shoal.monitor.sink import Sink
-from shoal.rollout.rollout import Rollout
 from shoal.vector.env import VectorEnv
 
 
-class Learner(Protocol):
-    """Improves an agent by rollouts."""
+class Experience(Protocol):
+    """A rollout, or several: what the loop needs to know of it."""
 
-    def update(self, rollout: Rollout) -> dict[str, float]:
+    @property
+    def num_steps(self) -> int:
+        """Steps of all environments together."""
+
+    @property
+    def step(self) -> int:
+        """Steps of the whole run, up to the end of this."""
+
+    def metrics(self) -> dict[str, float]: ...
+
+
+Lived = TypeVar("Lived", bound=Experience)
+Learnt = TypeVar("Learnt", contravariant=True)
+
+
+class Learner(Protocol[Learnt]):
+    """Improves agents by rollouts."""
+
+    def update(self, rollout: Learnt) -> dict[str, float]:
         """Learn from one; metrics of that."""
 
 
@@ -86,8 +103,8 @@ class Progress:
 
 
 def learn(
-    source: Iterable[Rollout],
-    learner: Learner,
+    source: Iterable[Lived],
+    learner: Learner[Lived],
     progress: Progress,
     callbacks: Sequence[Callback] = (),
 ) -> None:
@@ -124,7 +141,7 @@ def _shares(metrics: dict[str, Any], learning_s: float) -> dict[str, float]:
 
 
 def _pace(
-    rollout: Rollout, metrics: Mapping[str, float], before: Mapping[str, float], seconds: float
+    rollout: Experience, metrics: Mapping[str, float], before: Mapping[str, float], seconds: float
 ) -> dict[str, float]:
     """How fast that was, by the time that collecting and learning took."""
     episodes = metrics.get("run/episodes", 0.0) - before.get("run/episodes", 0.0)

@@ -13,19 +13,21 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from shoal.algos.agent import Agent, MakeNetwork
+from shoal.algos.company import Company
 from shoal.algos.networks import is_image
-from shoal.algos.ppo.learner import PPO
 from shoal.errors import ConfigError
 from shoal.rollout.collector import Collector, Goal
 from shoal.training import save
 from shoal.training.checkpoint import Checkpoint
 from shoal.training.config import PPORun
-from shoal.training.envs import make_envs
+from shoal.training.envs import find_env, make_envs
 from shoal.training.evaluate import Evaluation, evaluate, film
+from shoal.training.lineup import agent_of, describe_cast, learner_of, play_of, troupe_of
 from shoal.training.loop import Progress
+from shoal.training.players import Plays, player_of
 from shoal.training.settings import override, to_mapping
 from shoal.training.spaces import describe
-from shoal.vector.source import Source, own_factory, resolve
+from shoal.vector.source import Source, own_factory
 
 log = logging.getLogger("shoal")
 
@@ -55,25 +57,23 @@ class Training:
 
     def _assemble(self, make_network: MakeNetwork | None) -> None:
         config, envs = self.config, self.envs
-        observation, action = envs.single_observation_space, envs.single_action_space
-        describe(observation), describe(action)  # which refuses what cannot be learnt
+        self.troupe = troupe_of(envs, config.envs.policies, config.ppo.central_critic)
         with seeded(config.run.seed):
-            self.agent = Agent(observation, action, config.network, make_network)
+            self.agent = agent_of(envs, self.troupe, config.network, make_network)
         self.device = device_for(config.run.device, self.agent)
         self.agent.to(self.device)
-        self.learner = PPO(self.agent, config.ppo, envs.num_envs, config.run.seed)
+        self.learner = learner_of(envs, self.troupe, self.agent, config.ppo, config.run.seed)
         goal = Goal(config.goal.total_steps, config.goal.num_episodes)
-        self.source = Collector(
-            envs,
-            self.agent,
-            horizon=config.ppo.n_steps,
-            seed=config.run.seed,
-            goal=goal,
-            overlap=config.envs.overlap,
-        )
+        self.source = self.collector(config.ppo.n_steps, goal, config.envs.overlap)
         self._kept = save.Kept(self.agent, self.learner, self.source)
         self.progress = Progress(envs=envs, change=self._change)
         """How far the run has come, for the loop to count on in."""
+
+    def collector(self, horizon: int, goal: Goal, overlap: bool = False) -> Collector[Any]:
+        """What collects rollouts of so many steps with this agent in these environments."""
+        seed, by_chance = self.config.run.seed, self.config.envs.random_opponents
+        play = play_of(self.envs, self.troupe, self.agent, by_chance)
+        return Collector(self.envs, play, horizon=horizon, seed=seed, goal=goal, overlap=overlap)
 
     def _change(self, **settings: Any) -> None:
         lasting = (*_LASTING, "gamma") if self.config.ppo.normalize_rewards else _LASTING
@@ -103,6 +103,7 @@ class Training:
                 "env": self.config.envs.env,
                 "observation_space": describe(envs.single_observation_space),
                 "action_space": describe(envs.single_action_space),
+                "cast": None if self.troupe is None else describe_cast(self.troupe),
                 "config": to_mapping(self.config),
             }
         )
@@ -123,30 +124,42 @@ class Training:
 
     def film(self, path: Path) -> None:
         """One episode of the policy, as a video."""
-        factory = own_factory(resolve(self.env, self.config.envs.env_kwargs))
-        film(self.agent, factory, path, seed=self.config.run.seed)
+        source = find_env(self.env, self.config.envs.env_kwargs)
+        film(self.player(against="itself"), own_factory(source), path, seed=self.config.run.seed)
 
     def evaluate(self, num_episodes: int, *, deterministic: bool = True) -> Evaluation:
         """On an environment of its own."""
-        factory = resolve(self.env, self.config.envs.env_kwargs).factories[0]
-        seed = self.config.run.seed
-        return evaluate(self.agent, factory, num_episodes, seed=seed, deterministic=deterministic)
+        factory = find_env(self.env, self.config.envs.env_kwargs).factories[0]
+        player = self.player(self.config.output.eval_against, deterministic)
+        return evaluate(player, factory, num_episodes, seed=self.config.run.seed)
+
+    def player(self, against: str, deterministic: bool = True) -> Plays:
+        """What plays episodes with this agent; `against` whom, where agents take turns."""
+        return player_of(
+            self.agent,
+            self.troupe,
+            self.envs.single_observation_space,
+            deterministic=deterministic,
+            seed=self.config.run.seed,
+            against=against,
+        )
 
 
-def device_for(asked: str, agent: Agent) -> torch.device:
+def device_for(asked: str, agent: Agent | Company) -> torch.device:
     """Where to compute; `auto` takes a GPU for pictures and for large networks."""
     has = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if asked != "auto":
         if not has[asked]:
             raise ConfigError(f"device is {asked!r}, which this machine does not have. Use 'cpu'.")
         return torch.device(asked)
-    has_pictures = any(is_image(leaf.space) for leaf in agent.layout.leaves)
+    agents = [agent] if isinstance(agent, Agent) else list(agent.agents.values())
+    has_pictures = any(is_image(leaf.space) for one in agents for leaf in one.layout.leaves)
     if has_pictures or _size(agent) > _SMALL:
         return torch.device(next(name for name in ("cuda", "mps", "cpu") if has[name]))
     return torch.device("cpu")
 
 
-def _size(agent: Agent) -> int:
+def _size(agent: Agent | Company) -> int:
     return sum(one.numel() for one in agent.parameters())
 
 
@@ -159,7 +172,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def threads(asked: int | None, agent: Agent) -> Iterator[None]:
+def threads(asked: int | None, agent: Agent | Company) -> Iterator[None]:
     """While PyTorch and NumPy use so many threads; None: one, where the network is small."""
     before = torch.get_num_threads()
     if asked is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shoal.algos.agent import Agent
+from shoal.algos.company import Company
 from shoal.errors import ConfigError
 from shoal.monitor import (
     Console,
@@ -46,12 +47,12 @@ BEST, FINAL = "best_model", "final_model"
 class Training(Protocol):
     """What an algorithm makes of a configuration and environments."""
 
-    agent: Agent
-    source: Collector
+    agent: Agent | Company
+    source: Collector[Any]
     progress: Progress
 
     @property
-    def learner(self) -> Learner: ...
+    def learner(self) -> Learner[Any]: ...
 
     def checkpoint(self) -> Checkpoint: ...
 
@@ -65,7 +66,7 @@ class Run:
     """What a run has left."""
 
     folder: Path
-    agent: Agent
+    agent: Agent | Company
     summary: Mapping[str, Any]
     evaluation: Evaluation
     """Of the policy that it ended with."""

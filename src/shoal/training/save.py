@@ -15,6 +15,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from shoal.algos.agent import Agent
+from shoal.algos.company import Company
 from shoal.errors import ConfigError, ShoalError, shown
 from shoal.layout import Array
 from shoal.training.checkpoint import Checkpoint, newest, read, write
@@ -41,7 +42,7 @@ class Keeps(Protocol):
 class Kept:
     """All that changes while a run goes on."""
 
-    agent: Agent
+    agent: Agent | Company
     learner: Keeps
     source: Keeps
 
@@ -75,7 +76,7 @@ class Kept:
         return lost
 
 
-def load_weights(agent: Agent, checkpoint: Checkpoint) -> None:
+def load_weights(agent: Agent | Company, checkpoint: Checkpoint) -> None:
     """Give an agent the weights of a checkpoint; ConfigError where they are another network's."""
     weights, own = _part("agent", checkpoint.tensors), agent.state_dict()
     odd = [

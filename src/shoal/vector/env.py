@@ -66,13 +66,11 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         for all, or a list with one dict (or None) per environment. With a mask, the observations
         of the others are their latest, and infos are only of those that were reset.
         """
-        ids, options = self._masked(options)
         seed = self._first_seed if seed is None else seed
-        seeds = seeds_of(seed, self.num_envs)
+        plan = reset_plan(seed, options, self.num_envs)
         if seed is not None:
             self._run_seed = seed if isinstance(seed, int | np.integer) else None
-        every = self._options_for(options, self.num_envs)
-        results = self._pool.reset({i: (seeds[i], every[i]) for i in ids})
+        results = self._pool.reset(plan)
         self._first_seed = None
         return results
 
@@ -257,27 +255,28 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
             per_env: list[Seed] = [every[i] for i in ids]
         else:
             per_env = seeds_of(seeds, len(ids))
-        chosen = self._options_for(options, len(ids))
+        chosen = _options_for(options, len(ids))
         return ids, {i: (s, o) for i, s, o in zip(ids, per_env, chosen, strict=True)}
 
-    def _options_for(self, options: Options, count: int) -> list[dict[str, Any] | None]:
-        if options is None:
-            return [None] * count
-        if isinstance(options, Mapping):
-            return [dict(options) for _ in range(count)]
-        if len(options) != count:
-            raise ContractError(
-                f"options holds {len(options)} entries; expected {count}, one each."
-            )
-        return [None if one is None else dict(one) for one in options]
 
-    def _masked(self, options: Options) -> tuple[list[int], Options]:
-        """Which environments a reset is for, and the options that remain for them."""
-        if not isinstance(options, Mapping) or "reset_mask" not in options:
-            return list(range(self.num_envs)), options
-        mask = check_reset_mask(options["reset_mask"], self.num_envs)
-        rest = {key: value for key, value in options.items() if key != "reset_mask"}
-        return np.flatnonzero(mask).tolist(), rest
+def reset_plan(seed: int | Sequence[Seed] | None, options: Options, num_envs: int) -> ResetPlan:
+    """Seed and options of each environment that a reset is for: of all, or of those in a mask."""
+    ids: Iterable[int] = range(num_envs)
+    if isinstance(options, Mapping) and "reset_mask" in options:
+        ids = np.flatnonzero(check_reset_mask(options["reset_mask"], num_envs)).tolist()
+        options = {key: value for key, value in options.items() if key != "reset_mask"}
+    seeds, every = seeds_of(seed, num_envs), _options_for(options, num_envs)
+    return {i: (seeds[i], every[i]) for i in ids}
+
+
+def _options_for(options: Options, count: int) -> list[dict[str, Any] | None]:
+    if options is None:
+        return [None] * count
+    if isinstance(options, Mapping):
+        return [dict(options) for _ in range(count)]
+    if len(options) != count:
+        raise ContractError(f"options holds {len(options)} entries; expected {count}, one each.")
+    return [None if one is None else dict(one) for one in options]
 
 
 def check_reset_mask(mask: Any, num_envs: int) -> Array:

@@ -9,30 +9,26 @@ environment is built only to be looked at. Shoal's own keywords are accepted as 
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import Space, logger
-from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
+from gymnasium import Space
 from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.utils import batch_differing_spaces, iterate
 
-from shoal.engine.cells import EpisodeOver
 from shoal.engine.commands import Factory
 from shoal.engine.compare import SpacesDiffer
 from shoal.engine.pool import Pool
-from shoal.errors import ConfigError, EnvRaised, RemoteTraceback
+from shoal.errors import ConfigError
 from shoal.layout import Array, Layout
-from shoal.seeding import seeds_of
-from shoal.vector.checks import choose
-from shoal.vector.env import VectorEnv
-from shoal.vector.make import BACKENDS, ON_FAILURE, Faults, make_pool, make_terms
-from shoal.vector.source import resolve
+from shoal.vector.dropin import Extras, open_pool
+from shoal.vector.env import VectorEnv, reset_plan
+from shoal.vector.make import Faults
+from shoal.vector.waiting import Waiting, let_out
 
 ObservationMode = str | tuple[Space[Any], Space[Any]]
 
@@ -46,12 +42,12 @@ class _DropIn(VectorEnv):
         copy: bool,
         observation_mode: ObservationMode,
         autoreset_mode: str | AutoresetMode,
-        **settings: Any,
+        extras: Extras,
     ) -> None:
         self.env_fns, self.copy = env_fns, copy
         self.observation_mode, self.autoreset_mode = observation_mode, AutoresetMode(autoreset_mode)
         _check_observation_mode(observation_mode)
-        super().__init__(self._open(list(env_fns), settings))
+        super().__init__(self._open(list(env_fns), extras))
         if isinstance(observation_mode, tuple):
             self.observation_space, self.single_observation_space = observation_mode
 
@@ -62,31 +58,15 @@ class _DropIn(VectorEnv):
                 self._pool.observation_spaces[:num_envs]
             )
 
-    def _open(self, env_fns: list[Factory], settings: dict[str, Any]) -> Pool:
-        source = resolve(env_fns)
-        faults = settings.get("faults") or Faults()
-        terms = make_terms(
-            source,
-            settings["backend"],
-            self.autoreset_mode,
-            faults,
-            settings.get("step_timeout_s"),
-            settings.get("start_method"),
-        )
+    def _open(self, env_fns: list[Factory], extras: Extras) -> Pool:
         try:
-            return make_pool(
-                source,
-                settings["backend"],
-                len(env_fns),
-                settings.get("num_workers"),
-                terms,
+            return open_pool(
+                env_fns,
+                self.autoreset_mode,
+                extras,
                 copy=self.copy,
-                strict_actions=False,
                 same_observation_space=self._same_space,
-                policy=faults.policy(settings.get("on_failure", "raise")),
             )
-        except EnvRaised as error:
-            raise (_original(error) or error) from None
         except SpacesDiffer as error:
             raise RuntimeError(self._space_message(error)) from error
 
@@ -144,7 +124,7 @@ class SyncVectorEnv(_DropIn):
         observation_mode: ObservationMode = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
     ) -> None:
-        super().__init__(env_fns, copy, observation_mode, autoreset_mode, backend="serial")
+        super().__init__(env_fns, copy, observation_mode, autoreset_mode, Extras())
 
     @property
     def envs(self) -> list[gymnasium.Env[Any, Any]]:
@@ -152,15 +132,15 @@ class SyncVectorEnv(_DropIn):
         return self._pool.local_envs()
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        return _as_gymnasium(super().reset, seed=seed, options=options)  # type: ignore[no-any-return]
+        return let_out(super().reset, seed=seed, options=options)  # type: ignore[no-any-return]
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         actions = self._count_actions(actions)
-        return _as_gymnasium(super().step, actions)  # type: ignore[no-any-return]
+        return let_out(super().step, actions)  # type: ignore[no-any-return]
 
     def call(self, name: str, *args: Any, env_ids: Any = None, **kwargs: Any) -> tuple[Any, ...]:
         call = super().call
-        return _as_gymnasium(call, name, *args, env_ids=env_ids, **kwargs)  # type: ignore[no-any-return]
+        return let_out(call, name, *args, env_ids=env_ids, **kwargs)  # type: ignore[no-any-return]
 
 
 class AsyncVectorEnv(_DropIn):
@@ -192,7 +172,6 @@ class AsyncVectorEnv(_DropIn):
     ) -> None:
         self.shared_memory, self.context, self.daemon = shared_memory, context, daemon
         self.worker, self.max_concurrency = worker, _check_concurrency(max_concurrency)
-        self._state = AsyncState.DEFAULT
         if worker is not None:
             raise ConfigError(
                 "a custom `worker` serves Gymnasium's pipes, which do not exist here. Put what "
@@ -203,13 +182,16 @@ class AsyncVectorEnv(_DropIn):
             copy,
             observation_mode,
             autoreset_mode,
-            backend=choose("backend", backend, BACKENDS[1:]),
-            start_method=context,
-            num_workers=num_workers or max_concurrency,
-            step_timeout_s=step_timeout_s,
-            on_failure=choose("on_failure", on_failure, ON_FAILURE),
-            faults=faults,
+            Extras(
+                backend=backend,
+                num_workers=num_workers or max_concurrency,
+                start_method=context,
+                step_timeout_s=step_timeout_s,
+                on_failure=on_failure,
+                faults=faults,
+            ),
         )
+        self._waiting = Waiting(self._pool, type(self).__name__)
         if shared_memory:
             try:
                 _refuse_custom_spaces(self.single_observation_space)
@@ -223,16 +205,13 @@ class AsyncVectorEnv(_DropIn):
 
     def reset_async(self, seed: Any = None, options: Any = None) -> None:
         """Start a reset; `reset_wait` gives its result."""
-        self._assert_is_running()
-        seeds = seeds_of(seed, self.num_envs)
-        self._assert_default("reset_async", end="")
-        ids, options = self._masked(options)
-        every = self._options_for(options, self.num_envs)
-        self._pool.start_reset({i: (seeds[i], every[i]) for i in ids})
-        self._state = AsyncState.WAITING_RESET
+        self._waiting.check_open()
+        plan = reset_plan(seed, options, self.num_envs)
+        self._waiting.check_free("reset_async", end="")
+        self._waiting.begin(AsyncState.WAITING_RESET, self._pool.start_reset, plan)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
-        self._finish(AsyncState.WAITING_RESET, timeout)
+        self._waiting.finish(AsyncState.WAITING_RESET, timeout)
         return self._pool.reset_results()
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -241,15 +220,15 @@ class AsyncVectorEnv(_DropIn):
 
     def step_async(self, actions: Any) -> None:
         """Start a step; `step_wait` gives its result."""
-        self._assert_is_running()
-        self._assert_default("step_async")
-        self._pool.start_step(self._count_actions(actions))
-        self._state = AsyncState.WAITING_STEP
+        self._waiting.check_open()
+        self._waiting.check_free("step_async")
+        actions = self._count_actions(actions)
+        self._waiting.begin(AsyncState.WAITING_STEP, self._pool.start_step, actions)
 
     def step_wait(
         self, timeout: float | None = None
     ) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        self._finish(AsyncState.WAITING_STEP, timeout)
+        self._waiting.finish(AsyncState.WAITING_STEP, timeout)
         return self._pool.step_results()
 
     def call(self, name: str, *args: Any, env_ids: Any = None, **kwargs: Any) -> tuple[Any, ...]:
@@ -260,99 +239,26 @@ class AsyncVectorEnv(_DropIn):
 
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Start a call; `call_wait` gives its results."""
-        self._assert_is_running()
-        self._assert_default("call_async")
-        self._pool.start_call(name, args, kwargs, range(self.num_envs))
-        self._state = AsyncState.WAITING_CALL
+        self._waiting.check_open()
+        self._waiting.check_free("call_async")
+        every = range(self.num_envs)
+        start = self._pool.start_call
+        self._waiting.begin(AsyncState.WAITING_CALL, start, name, args, kwargs, every)
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
-        results = self._finish(AsyncState.WAITING_CALL, timeout)
+        results = self._waiting.finish(AsyncState.WAITING_CALL, timeout)
         return tuple(results[i] for i in range(self.num_envs))
 
     def set_attr(self, name: str, values: Any, env_ids: Any = None) -> None:
-        self._assert_is_running()
-        self._assert_default("set_attr")
+        self._waiting.check_open()
+        self._waiting.check_free("set_attr")
         super().set_attr(name, values, env_ids)
 
     def close_extras(  # type: ignore[override]
         self, timeout: float | None = None, terminate: bool = False, **_: Any
     ) -> None:
         """Close; with a call pending, wait for it at most `timeout` (not at all to terminate)."""
-        timeout = 0.0 if terminate else timeout
-        if self._state is not AsyncState.DEFAULT:
-            pending, self._state = self._state, AsyncState.DEFAULT
-            logger.warn(
-                f"Calling `close` while waiting for a pending call to `{pending.value}` "
-                "to complete."
-            )
-        self._pool.close(timeout)
-
-    def _finish(self, waiting: AsyncState, timeout: float | None) -> dict[int, Any]:
-        self._assert_is_running()
-        name = f"{waiting.value}_wait"
-        if self._state is not waiting:
-            raise NoAsyncCallError(
-                f"Calling `{name}` without any prior call to `{waiting.value}_async`.",
-                waiting.value,
-            )
-        if not self._pool.await_started(timeout):
-            # The call stays pending: a later answer can never be taken for that of another call.
-            raise multiprocessing.TimeoutError(
-                f"The call to `{name}` has timed out after {timeout} second(s)."
-            )
-        self._state = AsyncState.DEFAULT
-        try:
-            return self._pool.finish()
-        except EnvRaised as error:
-            raise self._reported(error) from None
-
-    def _reported(self, error: EnvRaised) -> BaseException:
-        """Log as Gymnasium does and give what it raises: the environment's own exception."""
-        for one in [error, *(other for other in error.others if isinstance(other, EnvRaised))]:
-            original = _original(one)
-            trace = _trace(one)
-            logger.error(
-                f"Received the following error from Worker-{one.env_ids[0]} - Shutting it down"
-            )
-            logger.error(trace.replace("%", "%%"))
-        logger.error("Raising the last exception back to the main process.")
-        return original or error
-
-    def _assert_is_running(self) -> None:
-        if self.closed:
-            raise ClosedEnvironmentError(
-                f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
-            )
-
-    def _assert_default(self, name: str, *, end: str = ".") -> None:
-        if self._state is not AsyncState.DEFAULT:
-            raise AlreadyPendingCallError(
-                f"Calling `{name}` while waiting for a pending call to "
-                f"`{self._state.value}` to complete{end}",
-                str(self._state.value),
-            )
-
-
-def _as_gymnasium(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call, and let an environment's own exception out as it is."""
-    try:
-        return function(*args, **kwargs)
-    except EnvRaised as error:
-        raise (_original(error) or error) from None
-    except EpisodeOver as error:
-        raise AssertionError(str(error)) from error
-
-
-def _original(error: EnvRaised) -> BaseException | None:
-    cause = error.__cause__
-    return None if isinstance(cause, RemoteTraceback) else cause
-
-
-def _trace(error: EnvRaised) -> str:
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, RemoteTraceback):
-        cause = cause.__cause__
-    return cause.args[0] if cause is not None else str(error)
+        self._waiting.close(timeout, terminate)
 
 
 def _check_concurrency(limit: int | None) -> int | None:

@@ -182,6 +182,7 @@ def make_pool(
     *,
     copy: bool = True,
     strict_actions: bool = True,
+    infos_apart: bool = False,
     same_observation_space: SameSpace | None = None,
     policy: Policy | None = None,
     default_workers: int | None = None,
@@ -204,6 +205,7 @@ def make_pool(
         terms=terms,
         copy=copy,
         strict_actions=strict_actions,
+        infos_apart=infos_apart,
         policy=policy or Policy(),
         same_observation_space=same_observation_space or operator.eq,
     )

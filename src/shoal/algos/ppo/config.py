@@ -44,6 +44,8 @@ class PPOConfig:
     """Scale the advantages of each batch to mean 0 and variance 1."""
     normalize_rewards: bool = False
     """Scale rewards so that returns have variance 1, by all that was seen."""
+    central_critic: bool = False
+    """Whether values of a team's agents may depend on what all of them see (MAPPO)."""
     sequence_length: int = 16
     """Steps that a policy with a memory learns from in one piece."""
 

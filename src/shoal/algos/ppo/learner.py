@@ -119,13 +119,17 @@ class PPO:
         )
         values, returns = rollout.values, advantages + rollout.values
         numbers = (rollout.log_probs, values, advantages, returns, rollout.valid)
-        return Material(
+        material = Material(
             [self._flat(leaf) for leaf in rollout.observations],
             self._flat(rollout.actions),
             self._masks(rollout),
             self._put(np.stack([one.reshape(-1) for one in numbers], dtype=np.float32)),
             bool(rollout.valid.all()),
         )
+        if material.is_whole or rollout.states is not None or not rollout.valid.any():
+            return material
+        counting = self._put(np.flatnonzero(rollout.valid))
+        return material.at(counting)._replace(is_whole=True)
 
     def _masks(self, rollout: Rollout) -> Tensor | None:
         if rollout.action_masks is None or not self.agent.head.takes_masks:

@@ -11,7 +11,18 @@ from collections.abc import Iterator
 from shoal.errors import ConfigError, suggest
 from shoal.measure.session import Contestant, Family
 
-FILES = ("shoal", "gymnasium", "sb3", "pufferlib", "tianshou", "torchrl", "envpool")
+FILES = (
+    "shoal",
+    "gymnasium",
+    "sb3",
+    "pufferlib",
+    "tianshou",
+    "torchrl",
+    "envpool",
+    "pettingzoo",
+    "agilerl",
+    "supersuit",
+)
 
 
 def contestants() -> Iterator[Contestant]:

@@ -64,11 +64,15 @@ def _open_mp(course: Course) -> Session:
 
 
 def _workers(num_envs: int, cores: int) -> Sequence[int]:
-    """One, as many as cores, and one fewer, since its caller spins on a core of its own.
+    """The most that hold equally many environments, with and without a core for its caller.
 
-    Its default, one for each environment, is what it refuses itself where cores are fewer.
+    The caller spins, so it may be better off with a core of its own. The default, a worker for each
+    environment, is what PufferLib refuses itself where cores are fewer.
     """
-    return [one for one in sorted({1, cores - 1, cores}) if one and num_envs % one == 0]
+    shares = [one for one in range(1, num_envs + 1) if num_envs % one == 0]
+    return sorted(
+        {max(one for one in shares if one <= max(1, most)) for most in (cores - 1, cores)}
+    )
 
 
 CONTESTANTS = (

@@ -1,6 +1,7 @@
 """Shoal itself: each backend in lock-step, `auto`, and first-ready batches of half the envs.
 
-`shoal auto views` is `auto` with `copy=False`, for rivals whose results are views as well.
+`shoal auto views` is `auto` with `copy=False`, for rivals whose results are views as well. For
+several agents there are `shoal team` and `shoal turns`, and the drop-in for AgileRL.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import shoal
 from shoal.measure.session import (
     Contestant,
     Course,
+    Kind,
     NotPossible,
     Session,
     TransitionCount,
     VectorSession,
 )
+from shoal.measure.several import AgentsSession, team_space
 
 
 class FirstReady:
@@ -62,12 +65,30 @@ def _open_first_ready(backend: str, course: Course) -> Session:
     return FirstReady(envs, "")
 
 
-def _make(backend: str, course: Course, **more: Any) -> shoal.VectorEnv:
+def _open_team(backend: str, course: Course) -> Session:
+    envs: Any = _make(backend, course, shoal.make_team, autoreset="same_step")
+    return AgentsSession(envs, team_space(envs), _note(envs) if backend == "auto" else "")
+
+
+def _open_turns(backend: str, course: Course) -> Session:
+    envs: Any = _make(backend, course, shoal.make_turns)
+    space = envs.single_action_space(envs.possible_agents[0])
+    return AgentsSession(envs, space, _note(envs) if backend == "auto" else "")
+
+
+def _open_drop_in(course: Course) -> Session:
+    from shoal.vector.agilerl import AsyncPettingZooVecEnv
+
+    envs = AsyncPettingZooVecEnv(list(course.factories), num_workers=course.num_workers)
+    return AgentsSession(envs, team_space(envs))
+
+
+def _make(backend: str, course: Course, make: Callable[..., Any] = shoal.make, **more: Any) -> Any:
     env = list(course.factories) if course.is_mixed else course.env
-    return shoal.make(env, course.num_envs, backend=backend, num_workers=course.num_workers, **more)
+    return make(env, course.num_envs, backend=backend, num_workers=course.num_workers, **more)
 
 
-def _note(envs: shoal.VectorEnv) -> str:
+def _note(envs: Any) -> str:
     stats = envs.stats()
     return f"{stats['backend']}, {stats['num_workers']} workers"
 
@@ -86,7 +107,19 @@ OPENED: dict[str, Callable[[Course], Session]] = {
     "first-ready hybrid": partial(_open_first_ready, "hybrid"),
 }
 
-CONTESTANTS = tuple(
-    Contestant(f"shoal {name}", opened, family="shoal", workers=partial(_workers, name))
-    for name, opened in OPENED.items()
+SEVERAL: dict[str, tuple[Kind, Callable[[Course], Session]]] = {
+    **{f"team {name}": ("team", partial(_open_team, name)) for name in BACKENDS},
+    "team agilerl": ("team", _open_drop_in),
+    **{f"turns {name}": ("turns", partial(_open_turns, name)) for name in BACKENDS},
+}
+
+CONTESTANTS = (
+    *(
+        Contestant(f"shoal {name}", opened, family="shoal", workers=partial(_workers, name))
+        for name, opened in OPENED.items()
+    ),
+    *(
+        Contestant(f"shoal {name}", opened, family="shoal", plays=(kind,))
+        for name, (kind, opened) in SEVERAL.items()
+    ),
 )

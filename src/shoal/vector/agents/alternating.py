@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from shoal.layout import Layout
 from shoal.vector.agents.cast import Cast, mask_of, num_choices
 from shoal.vector.agents.inner import Inner
 from shoal.vector.agents.views import View, view_of
@@ -23,6 +24,8 @@ NOBODY = -1
 class Alternating(Inner):
     """One turn after the other."""
 
+    takes_turns = True
+
     def __init__(self, env: Any) -> None:
         self.cast = Cast.of(env)
         super().__init__(env, self.cast)
@@ -33,9 +36,12 @@ class Alternating(Inner):
         )
         self._agent, self._reward = np.zeros((), np.int64), np.zeros((), np.float64)
         self._flags, self._mask = np.zeros(2, np.int8), np.zeros(self.cast.num_choices, np.int8)
-        self._any_truncated = False
+        self._counts = [num_choices(space) for space in self.cast.action_spaces]
+        self._number, self._has_ended, self._any_truncated = NOBODY, False, False
         self._views = self._make_views()
         self.observation_space = self._space()
+        has_objects = any(Layout(space).has_objects for space in self.cast.observation_spaces)
+        self._constant = None if has_objects else self._told()
 
     def _make_views(self) -> list[View]:
         cast = self.cast
@@ -62,20 +68,23 @@ class Alternating(Inner):
         self.env.reset(seed=seed, options=options)
         self._any_truncated = False
         info = self._look()
-        return self._told(), info
+        return self._constant or self._told(), info
 
     def step(self, actions: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        env = self.env
-        agent = env.agent_selection
-        if env.terminations[agent] or env.truncations[agent]:
-            env.step(None)
+        # Whose turn it is was looked up before: wrappers make every look at an environment dear.
+        if self._has_ended:
+            action = None
         else:
-            env.step(actions if self.cast.acts_alike else actions[self.cast.number[agent]])
+            action = actions if self.cast.acts_alike else actions[self._number]
+        env = self.env
+        env.step(action)
         if env.agents:
             info = self._look()
-            return self._told(), float(self._reward), False, False, info
+            return self._constant or self._told(), float(self._reward), False, False, info
+        self._number = NOBODY
         self._agent[...], self._reward[...], self._flags[:], self._mask[:] = NOBODY, 0.0, 0, 0
-        return self._told(), 0.0, not self._any_truncated, self._any_truncated, {}
+        told = self._constant or self._told()
+        return told, 0.0, not self._any_truncated, self._any_truncated, {}
 
     def _look(self) -> dict[str, Any]:
         """Write down what the agent whose turn it is is told; its info."""
@@ -83,14 +92,17 @@ class Alternating(Inner):
         number = self.cast.numbered(self.env.agent_selection)
         if not self.cast.sees_alike and self._agent >= 0:
             self._views[int(self._agent)].clear()
+        self._number, self._has_ended = number, bool(terminated or truncated)
         self._agent[...], self._reward[...] = number, reward
         self._flags[:] = terminated, truncated
         self._any_truncated |= bool(truncated)
         self._views[number].write(observation)
-        self._mask[:] = 0
-        count = num_choices(self.cast.action_spaces[number])
-        if count and not (terminated or truncated):
+        count = self._counts[number]
+        if count and not self._has_ended:
             self._mask[:count] = mask_of(observation, info, count)
+            self._mask[count:] = 0
+        else:
+            self._mask[:] = 0
         return dict(info)
 
     def _told(self) -> dict[str, Any]:

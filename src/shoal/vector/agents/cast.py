@@ -21,6 +21,10 @@ from shoal.layout import Array, Layout
 Space = spaces.Space[Any]
 CAST = "cast"
 """Under which name an environment's metadata tell who is in it."""
+TAKES_TURNS = "takes_turns"
+"""... and whether they act one after the other."""
+OURS = frozenset({CAST, TAKES_TURNS})
+"""What metadata say to Shoal alone, and not to whoever holds the environments."""
 MASK = "action_mask"
 """Under which name PettingZoo's environments say, in observation or info, what is possible."""
 
@@ -114,10 +118,17 @@ def num_choices(space: Space) -> int:
     return 0
 
 
+def says_what(said: Any) -> bool:
+    """Whether an observation or an info tells what is possible."""
+    return isinstance(said, dict) and MASK in said
+
+
 def mask_of(observation: Any, info: Any, count: int) -> Array:
     """What an agent may do: what its observation or its info says, or else everything."""
     for said in (observation, info):
-        if isinstance(said, dict) and MASK in said:
+        if says_what(said):
+            if type(said[MASK]) is np.ndarray and said[MASK].shape == (count,):  # as nearly always
+                return said[MASK].astype(np.bool_)  # type: ignore[no-any-return]
             given = said[MASK] if isinstance(said[MASK], tuple) else (said[MASK],)
             mask = np.concatenate([np.ravel(one) for one in given]).astype(np.bool_)
             if len(mask) != count:

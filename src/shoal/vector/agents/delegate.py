@@ -10,7 +10,7 @@ import numpy as np
 from shoal.engine.batch import Batch
 from shoal.engine.memento import Memento
 from shoal.seeding import Seed
-from shoal.vector.agents.cast import CAST, Cast
+from shoal.vector.agents.cast import CAST, OURS, Cast
 from shoal.vector.env import EnvIds, Options, VectorEnv
 
 Self = TypeVar("Self", bound="Delegate")
@@ -24,7 +24,7 @@ class Delegate:
 
     def __init__(self, below: VectorEnv) -> None:
         self.below = below
-        self.metadata = {name: one for name, one in below.metadata.items() if name != CAST}
+        self.metadata = {name: one for name, one in below.metadata.items() if name not in OURS}
         self.render_mode = below.render_mode
 
     @property

@@ -79,6 +79,7 @@ class FreeTeam(Free):
 class FreeAlternating(Free):
     """Agents that take turns; its action is that of the agent whose turn it is."""
 
+    takes_turns = True
     _any_truncated = False
 
     def reset(

@@ -15,7 +15,7 @@ from shoal.errors import ContractError
 from shoal.layout import Array
 from shoal.seeding import Seed
 from shoal.vector.agents.delegate import Delegate
-from shoal.vector.agents.team import ByAgent, TeamBatch
+from shoal.vector.agents.reading import ByAgent, TeamBatch
 from shoal.vector.agents.turns import Turn
 from shoal.vector.env import EnvIds, Options, VectorEnv
 

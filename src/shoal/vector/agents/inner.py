@@ -7,15 +7,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from shoal.vector.agents.cast import CAST, Cast
+from shoal.vector.agents.cast import CAST, TAKES_TURNS, Cast
 
 
 class Inner(gymnasium.Env[Any, Any]):
     """A PettingZoo environment inside one that the engine steps; `cast` is None if unknown."""
 
+    takes_turns = False
+
     def __init__(self, env: Any, cast: Cast | None) -> None:
         self.env = env
-        self.metadata = {**env.metadata, CAST: cast}
+        self.metadata = {**env.metadata, CAST: cast, TAKES_TURNS: self.takes_turns}
         self.render_mode = getattr(env, "render_mode", None)
 
     def render(self) -> Any:

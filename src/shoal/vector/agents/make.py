@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
+
+import gymnasium
 
 from shoal.errors import ConfigError, suggest
 from shoal.extras import needs
@@ -32,7 +35,7 @@ def make_team(
     else; `wrappers` are PettingZoo's. Environments that have no `possible_agents` come as a
     `FreeTeamVectorEnv`.
     """
-    made = make(_found(env, "parallel"), num_envs, wrappers=[*wrappers, as_team], **settings)
+    made = make(find(env, "parallel"), num_envs, wrappers=[*wrappers, as_team], **settings)
     return FreeTeamVectorEnv(made) if made.metadata[CAST] is None else TeamVectorEnv(made)
 
 
@@ -50,11 +53,11 @@ def make_turns(
     follows at once, unless `autoreset` says something else.
     """
     settings |= {"autoreset": autoreset, "wrappers": [*wrappers, as_turns]}
-    made = make(_found(env, "aec"), num_envs, **settings)
+    made = make(find(env, "aec"), num_envs, **settings)
     return FreeTurnVectorEnv(made) if made.metadata[CAST] is None else TurnVectorEnv(made)
 
 
-def _found(env: Source, kind: Literal["aec", "parallel"]) -> Source:
+def find(env: Source, kind: Literal["aec", "parallel"]) -> Source:
     """What PettingZoo knows by this id; anything else as it is."""
     if not isinstance(env, str) or ":" in env:
         return env
@@ -71,13 +74,32 @@ def _found(env: Source, kind: Literal["aec", "parallel"]) -> Source:
         ) from problem
 
 
+def find_any(env: Source) -> Source:
+    """What PettingZoo knows by an id that Gymnasium does not: as a team, where it can be one."""
+    if not isinstance(env, str) or ":" in env or env in gymnasium.registry:
+        return env
+    if importlib.util.find_spec("pettingzoo") is None:
+        return env
+    import pettingzoo
+
+    if env in pettingzoo.parallel_registry:
+        return find(env, "parallel")
+    return find(env, "aec") if env in pettingzoo.aec_registry else env
+
+
 def as_team(env: Any) -> Team | FreeTeam:
     """A PettingZoo environment as the engine steps it, all agents at once."""
-    if _takes_turns(env):
-        from shoal.envs.conversions import as_parallel
-
-        env = as_parallel(env)
+    env = at_once(env)
     return Team(env) if hasattr(env, "possible_agents") else FreeTeam(env)
+
+
+def at_once(env: Any) -> Any:
+    """A PettingZoo environment in which all act at once, of either kind."""
+    if not _takes_turns(env):
+        return env
+    from shoal.envs.conversions import as_parallel
+
+    return as_parallel(env)
 
 
 def as_turns(env: Any) -> Alternating | FreeAlternating:
@@ -87,6 +109,16 @@ def as_turns(env: Any) -> Alternating | FreeAlternating:
 
         env = as_aec(env)
     return Alternating(env) if hasattr(env, "possible_agents") else FreeAlternating(env)
+
+
+def as_it_is(env: Any) -> Any:
+    """A PettingZoo environment as the engine steps it, of whichever kind; others as they are."""
+    if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
+        return env
+    if _takes_turns(env):
+        return as_turns(env)
+    is_team = hasattr(env, "possible_agents") or hasattr(env, "agents")
+    return as_team(env) if is_team else env
 
 
 def _takes_turns(env: Any) -> bool:

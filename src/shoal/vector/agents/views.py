@@ -45,6 +45,7 @@ class Stacked:
 
     def __init__(self, cast: Cast) -> None:
         self._of_all: Any = None
+        self.has_objects = any(Layout(space).has_objects for space in cast.observation_spaces)
         if not cast.sees_alike:
             pairs = zip(cast.names, cast.observation_spaces, strict=True)
             self.each = [view_of(*one) for one in pairs]

@@ -1,0 +1,98 @@
+"""What the targets need measured: who, on what, with how many environments.
+
+Each place has those of ours that a target asks about there, and the rivals they are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from benchmarks import plan
+from benchmarks.plan import jobs_at
+from benchmarks.workloads import WORKLOADS
+from shoal.engine.machine import usable_cores
+from shoal.measure import Job
+
+SMALL_CORES = 4
+"""Up to so many the column for small machines holds."""
+
+SERIAL_RIVALS = ("gymnasium sync", "sb3 dummy", "pufferlib serial")
+PIPE_RIVALS = (
+    "gymnasium async",
+    "sb3 subproc",
+    "tianshou shmem",
+    "tianshou first-ready",
+    "torchrl parallel",
+)
+CEILING = "envpool"
+LOCK_STEP = ("shoal auto", "shoal process", "shoal hybrid")
+CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
+FIRST_READY = ("shoal first-ready", "shoal first-ready hybrid")
+GROWING = ("shoal process", "shoal hybrid")
+GROWTH = (64, 1024)
+INFOS = (("empty", "infos"), ("work-50us", "infos-50us"))
+EVERYWHERE = ("shoal auto", "shoal serial")
+MORE_OF_OURS = {
+    "work-50us": (*GROWING, *FIRST_READY),
+    "work-500us": (*GROWING, *FIRST_READY),
+    "uneven": ("shoal process", "shoal first-ready"),
+    "pixels-84": ("shoal auto views",),
+    "pixels-210": ("shoal auto views",),
+    "cartpole": GROWING,
+    "halfcheetah": ("shoal hybrid",),
+}
+"""Beside those that are measured everywhere: what targets ask for, and what `auto` leaves out."""
+MANY_ENVS = {
+    "cartpole": ("shoal hybrid",),
+    "work-50us": (*GROWING, *FIRST_READY),
+    "work-500us": (*GROWING, *FIRST_READY),
+}
+"""Who is measured with 16 environments per worker, too."""
+RIVALS = [name for name in plan.QUICK_FIELD if not name.startswith("shoal")]
+
+
+def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Iterator[list[Job]]:
+    """Jobs that are measured together, round robin."""
+    cores = usable_cores()
+    for name in WORKLOADS:
+        if name not in ("pauses", "infos-50us"):
+            for num_envs in _counts(name, full):
+                field = plan.FIELD if full else _field(name, num_envs, rivals)
+                yield list(jobs_at(WORKLOADS[name], num_envs, field, duration_s))
+    for name, ours in MANY_ENVS.items():
+        if 16 * cores not in _counts(name, full):
+            yield list(jobs_at(WORKLOADS[name], 16 * cores, ours, duration_s))
+    if cores > SMALL_CORES:
+        # PufferLib's workers hold equally many, and its caller needs a core for itself.
+        for num_envs in (4 * (cores - 1), 16 * (cores - 1)):
+            field = [*LOCK_STEP, "pufferlib mp"]
+            yield list(jobs_at(WORKLOADS["cartpole"], num_envs, field, duration_s))
+    for pair in INFOS:
+        yield [_ours("shoal process", name, 32, duration_s) for name in pair]
+    yield [_ours(name, "cartpole", num, duration_s) for name in GROWING for num in GROWTH]
+    yield [
+        replace(_ours(name, "pauses", 8, duration_s), pause_s=WORKLOADS["pauses"].pause_s)
+        for name in GROWING
+    ]
+    spawns = plan.STARTERS if full else ["gymnasium async spawn"]
+    yield list(plan.start_jobs([*GROWING, *spawns], (64,)))
+
+
+def _counts(name: str, full: bool) -> Sequence[int]:
+    if full:
+        return plan.ENV_COUNTS
+    if name in CHEAP:
+        return (8, 64)
+    # Shares of the bound are asked for with four environments per worker and more.
+    return (max(32, 4 * usable_cores()),) if name in MANY_ENVS else (32,)
+
+
+def _field(name: str, num_envs: int, rivals: Sequence[str]) -> list[str]:
+    """Those of ours that a target asks about here, and rivals; where some are named, these too."""
+    named = (*PIPE_RIVALS, CEILING) if name == "cartpole" and num_envs >= 32 else ()
+    return list(dict.fromkeys((*EVERYWHERE, *MORE_OF_OURS.get(name, ()), *rivals, *named)))
+
+
+def _ours(contestant: str, workload: str, num_envs: int, duration_s: float) -> Job:
+    return Job(contestant, WORKLOADS[workload].env, num_envs, duration_s=duration_s)

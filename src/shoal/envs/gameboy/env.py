@@ -1,0 +1,306 @@
+"""A game on a real (emulated) Game Boy as a Gymnasium environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from shoal.envs.gameboy.config import NOVELTY, GameBoyConfig
+from shoal.envs.gameboy.console import BOOT_FRAMES, Console, Picture, read_rom
+from shoal.envs.gameboy.events import Judge
+from shoal.envs.gameboy.fields import Encoder, Reader, Vector
+from shoal.envs.gameboy.rammap import Begin, RamMap
+from shoal.envs.gameboy.screen import Film, coarse
+from shoal.errors import ClosedError, ConfigError, ContractError, shown, suggest
+
+GAME = Path(__file__).parent / "game"
+ROM, RAM_MAP = GAME / "tidekeep.gb", GAME / "tidekeep.yaml"
+
+ACTIONS = ("none", "a", "b", "up", "down", "left", "right")
+"""What the actions 0 to 6 hold."""
+
+Observation = Any
+"""A vector, frames, or a dict of both."""
+
+
+class GameBoyEnv(gymnasium.Env[Observation, Any]):
+    """A Game Boy, emulated by PyBoy, with one button held in each step.
+
+    The arguments are those of `GameBoyConfig`, which explains them. Without `rom` it plays
+    Tidekeep, an adventure of our own.
+
+    - Actions: 0 none, 1 A, 2 B, 3 up, 4 down, 5 left, 6 right.
+    - Observations: "ram" is a vector of numbers from 0 to 1, named by `feature_names`; "pixels" is
+      `[stack, height, width]`, shades of grey; "both" is a dict of these.
+    - Rewards, and the end of an episode, come from the events of the RAM map; `info` tells how
+      often each has happened in a step, if it has. Without any reward there, new sights count.
+    - `reset(options={"level": 7})` begins in a certain level, `{"state": bytes or path}` in a saved
+      state. Else the level comes from `np_random`, as far as the game has levels.
+
+    An episode depends on nothing but its level (or state) and the actions.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
+
+    def __init__(
+        self,
+        rom: str | os.PathLike[str] | None = None,
+        ram_map: str | os.PathLike[str] | None = None,
+        observation: str = "ram",
+        *,
+        screen: str = "small",
+        stack: int = 4,
+        frames_per_step: int = 4,
+        press_frames: int | None = None,
+        episode_length: int | None = 500,
+        rewards: Mapping[str, float] | None = None,
+        novelty: str | None = None,
+        state: bytes | str | os.PathLike[str] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self.config = GameBoyConfig(
+            rom=rom,
+            ram_map=ram_map,
+            observation=observation,
+            screen=screen,
+            stack=stack,
+            frames_per_step=frames_per_step,
+            press_frames=press_frames,
+            episode_length=episode_length,
+            rewards=rewards,
+            novelty=novelty,
+            state=state,
+            render_mode=render_mode,
+        )
+        self.render_mode = render_mode
+        self.metadata = self.metadata | {"render_fps": max(1, round(60 / frames_per_step))}
+        self.ram_map = _ram_map(self.config)
+        self._prepare()
+        self.console: Console | None = Console(
+            read_rom(Path(rom or ROM)), str(rom) if rom is not None else "Tidekeep"
+        )
+        self.console.advance(BOOT_FRAMES, draw=True)
+        self._start = _state_bytes(state) if state is not None else None
+        if self._start is None and self.ram_map.begin is None:
+            self._start = self.console.save()
+        self._values: tuple[int, ...] | None = None
+        self._num_steps = 0
+        self._seen: set[bytes] = set()
+
+    def _prepare(self) -> None:
+        """All that follows from settings and RAM map alone."""
+        config, ram_map = self.config, self.ram_map
+        judged = {event.field for event in ram_map.events}
+        self._reader = Reader(one for one in ram_map.fields if one.width or one.name in judged)
+        self._encoder = Encoder(self._reader.fields)
+        weights = dict(config.rewards or {})
+        self._novelty_weight = float(weights.pop(NOVELTY, 1.0))
+        known = [event.name for event in ram_map.events]
+        for name in weights:
+            if name not in known:
+                raise ConfigError(
+                    f"rewards: there is no event {name!r}. {suggest(name, [*known, NOVELTY])}"
+                )
+        self._judge = Judge(ram_map.events, self._reader.index, weights)
+        self._novelty = config.novelty or _novelty(self._judge, self._encoder)
+        self._film = Film(config.screen, config.stack) if config.observation != "ram" else None
+        self._draws = (
+            self._film is not None or self._novelty == "screen" or config.render_mode is not None
+        )
+        self.feature_names = self._encoder.names
+        self.action_space = spaces.Discrete(len(ACTIONS))
+        self.observation_space = self._observation_space()
+
+    def _observation_space(self) -> spaces.Space[Any]:
+        if self.config.observation != "pixels" and not self._encoder.width:
+            raise ConfigError(
+                f"observation is {self.config.observation!r}, but the RAM map has no field to "
+                "observe. Give ram_map a file with fields, or choose observation='pixels'."
+            )
+        ram = spaces.Box(0.0, 1.0, (self._encoder.width,), np.float32)
+        if self._film is None:
+            return ram
+        pixels = spaces.Box(0, 255, self._film.shape, np.uint8)
+        both = spaces.Dict({"pixels": pixels, "ram": ram})
+        return pixels if self.config.observation == "pixels" else both
+
+    # --- Gymnasium -----------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        super().reset(seed=seed)
+        console = self._running()
+        info = self._begin(console, _check_options(options))
+        self._num_steps = 0
+        self._values = self._reader.values(console.read(self._reader.spans))
+        self._seen.clear()
+        frame = console.gray() if self._draws else None
+        self._is_new(frame)
+        if self._film is not None and frame is not None:
+            return self._observation(self._film.start(frame)), info
+        return self._observation(None), info
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        console = self._running()
+        before = self._values
+        if before is None:
+            raise ContractError("step was called before reset: there is no episode yet.")
+        self._press(console, _button(action))
+        self._values = self._reader.values(console.read(self._reader.spans))
+        outcome = self._judge.outcome(before, self._values)
+        self._num_steps += 1
+        frame = console.gray() if self._draws else None
+        reward = outcome.reward + self._novelty_weight * self._is_new(frame)
+        frames = self._film.add(frame) if self._film is not None and frame is not None else None
+        length = self.config.episode_length
+        truncated = length is not None and self._num_steps >= length and not outcome.ended
+        return self._observation(frames), reward, outcome.ended, truncated, dict(outcome.counts)
+
+    def render(self) -> Picture | None:
+        """The screen as it is, `[144, 160, 3]`, with `render_mode="rgb_array"`."""
+        return self._running().color() if self.render_mode == "rgb_array" else None
+
+    def close(self) -> None:
+        if self.console is not None:
+            self.console.close()
+            self.console = None
+
+    # --- beyond Gymnasium ----------------------------------------------------
+
+    def save_state(self) -> bytes:
+        """The state of the console, for `reset(options={"state": ...})`.
+
+        The count of steps, the frames before and what was new are not part of it.
+        """
+        return self._running().save()
+
+    def peek(self, name: str) -> int | list[int]:
+        """What a field of the RAM map is now; a list where it holds several numbers."""
+        field = self.ram_map.field(name)
+        content = self._running().read([field.span])
+        step = field.num_bytes
+        values = [field.value(content[at : at + step]) for at in range(0, len(content), step)]
+        return values if field.length > 1 else values[0]
+
+    # --- inside --------------------------------------------------------------
+
+    def _running(self) -> Console:
+        if self.console is None:
+            raise ClosedError("this Game Boy is closed already. Make a new environment.")
+        return self.console
+
+    def _begin(self, console: Console, options: Mapping[str, Any]) -> dict[str, Any]:
+        """To where the episode starts; what `info` says of it."""
+        begin = self.ram_map.begin
+        is_loaded = "state" in options or self._start is not None
+        if "level" in options and (is_loaded or begin is None or begin.seed is None):
+            raise ContractError(
+                "reset takes either a level or a state."
+                if "state" in options
+                else "this game has no levels: its RAM map names no seed, or a state was given."
+            )
+        if is_loaded or begin is None:
+            console.load(_state_bytes(options.get("state", self._start)))
+            return {}
+        return self._restart(console, begin, options.get("level"))
+
+    def _restart(self, console: Console, begin: Begin, level: Any) -> dict[str, Any]:
+        console.hold("")
+        info = {}
+        if begin.seed is not None:
+            most = 256**begin.seed_bytes
+            chosen = int(self.np_random.integers(1, most))  # drawn in any case, for the next ones
+            info["level"] = chosen = chosen if level is None else _level(level, most)
+            for at, byte in enumerate(chosen.to_bytes(begin.seed_bytes, "little")):
+                console.memory[begin.seed + at] = byte
+        console.memory[begin.restart] = 1
+        console.advance(begin.frames, draw=self._draws)
+        return info
+
+    def _press(self, console: Console, button: str) -> None:
+        frames, held = self.config.frames_per_step, self.config.press_frames
+        console.hold(button)
+        if held is not None and held < frames:
+            console.advance(held, draw=False)
+            console.hold("")
+            frames -= held
+        console.advance(frames, draw=self._draws)
+
+    def _observation(self, frames: Picture | None) -> Observation:
+        if frames is None:
+            return self._vector()
+        if self.config.observation == "pixels":
+            return frames
+        return {"pixels": frames, "ram": self._vector()}
+
+    def _vector(self) -> Vector:
+        return self._encoder(self._values or ())
+
+    def _is_new(self, frame: Picture | None) -> bool:
+        """Whether this sight is the first of its kind in the episode, if that is of interest."""
+        if self._novelty == "none":
+            return False
+        if self._novelty == "screen" and frame is not None:
+            sight = coarse(frame)
+        else:
+            sight = self._vector().tobytes()
+        if sight in self._seen:
+            return False
+        self._seen.add(sight)
+        return True
+
+
+_BUTTONS = {at: name if name != "none" else "" for at, name in enumerate(ACTIONS)}
+
+
+def _button(action: Any) -> str:
+    try:
+        return _BUTTONS[action]
+    except (KeyError, TypeError):
+        raise ContractError(
+            f"the action is {shown(action)}; expected a number from 0 to {len(ACTIONS) - 1}."
+        ) from None
+
+
+def _ram_map(config: GameBoyConfig) -> RamMap:
+    if config.rom is None:
+        return RamMap.from_yaml(RAM_MAP)
+    return RamMap() if config.ram_map is None else RamMap.from_yaml(config.ram_map)
+
+
+def _novelty(judge: Judge, encoder: Encoder) -> str:
+    if judge.rewards_anything:
+        return "none"
+    return "ram" if encoder.width else "screen"
+
+
+def _check_options(options: dict[str, Any] | None) -> dict[str, Any]:
+    for key in options or {}:
+        if key not in ("level", "state"):
+            raise ContractError(
+                f"reset knows no option {key!r}. {suggest(key, ('level', 'state'))}"
+            )
+    return options or {}
+
+
+def _level(level: Any, most: int) -> int:
+    if isinstance(level, bool) or not isinstance(level, int | np.integer) or not 0 <= level < most:
+        raise ContractError(f"the level must be from 0 to {most - 1}, got {shown(level)}.")
+    return int(level)
+
+
+def _state_bytes(state: Any) -> bytes:
+    """A saved state, which may be named by its path."""
+    if isinstance(state, bytes):
+        return state
+    try:
+        return Path(state).read_bytes()
+    except (OSError, TypeError) as problem:
+        raise ConfigError(f"the state {shown(state)} cannot be read: {problem}.") from problem

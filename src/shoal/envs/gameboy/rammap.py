@@ -1,0 +1,157 @@
+"""RAM maps: YAML files that say what is where in a game's memory, and what is worth something.
+
+begin:   {restart: 0xC000, seed: 0xC001, seed_bytes: 2, frames: 8}
+fields:
+  room:  {address: 0xC004, one_hot: 6, meaning: which room}
+  lives: {address: 0xD100, scale: 5}
+events:
+  new_room: {change: room, reward: 1.0}
+  death:    {reach: lives, value: 0, reward: -1.0, ends: true}
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from shoal.envs.gameboy.events import KINDS, Event
+from shoal.envs.gameboy.fields import Field, check_field
+from shoal.errors import ConfigError, shown, suggest
+from shoal.extras import need
+
+ENCODINGS = ("scale", "one_hot", "bits")
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """How a game begins anew without being loaded: set a byte, and let some frames pass."""
+
+    restart: int
+    """The address that is set to 1."""
+    seed: int | None = None
+    """Where the game takes a random number from."""
+    seed_bytes: int = 2
+    frames: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RamMap:
+    """What is known about a game's memory."""
+
+    fields: tuple[Field, ...] = ()
+    events: tuple[Event, ...] = ()
+    begin: Begin | None = None
+
+    def field(self, name: str) -> Field:
+        for field in self.fields:
+            if field.name == name:
+                return field
+        hint = suggest(name, [field.name for field in self.fields])
+        raise ConfigError(f"the RAM map has no field {name!r}. {hint}")
+
+    @classmethod
+    def from_mapping(cls, mapping: Any, place: str = "RAM map") -> RamMap:
+        """`ConfigError` names the key that is wrong, and `place` (say, the name of a file)."""
+        given = _mapping(mapping, place, ("begin", "fields", "events"))
+        fields = tuple(
+            _field(name, one, f"{place}: fields: {name}")
+            for name, one in _mapping(given.get("fields", {}), f"{place}: fields").items()
+        )
+        numbers = [field.name for field in fields if field.length == 1]
+        events = tuple(
+            _event(name, one, numbers, f"{place}: events: {name}")
+            for name, one in _mapping(given.get("events", {}), f"{place}: events").items()
+        )
+        begin = given.get("begin")
+        return cls(fields, events, None if begin is None else _begin(begin, f"{place}: begin"))
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str]) -> RamMap:
+        """What a file says."""
+        return _from_yaml(Path(path))
+
+
+@lru_cache(maxsize=8)
+def _from_yaml(path: Path) -> RamMap:
+    yaml = need("yaml", "gameboy")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ConfigError(f"the RAM map {path} cannot be read: {problem.strerror}.") from problem
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        reason = " ".join(str(problem).split())
+        raise ConfigError(f"{path} is not valid YAML: {reason}.") from problem
+    return RamMap.from_mapping({} if content is None else content, str(path))
+
+
+def _field(name: str, given: Any, where: str) -> Field:
+    known = ("address", "bytes", "bcd", "length", "meaning", *ENCODINGS)
+    given = _mapping(given, where, known)
+    kinds = [kind for kind in ENCODINGS if kind in given]
+    if len(kinds) > 1:
+        raise ConfigError(f"{where}: expected one of {', '.join(ENCODINGS)}, got {kinds}.")
+    field = Field(
+        name,
+        address=_whole(given, "address", where),
+        kind=kinds[0] if kinds else "hide",
+        size=_whole(given, kinds[0], where) if kinds else 0,
+        num_bytes=_whole(given, "bytes", where, 1),
+        bcd=_flag(given, "bcd", where),
+        length=_whole(given, "length", where, 1),
+        meaning=str(given.get("meaning", "")),
+    )
+    return check_field(field, where)
+
+
+def _event(name: str, given: Any, fields: Iterable[str], where: str) -> Event:
+    given = _mapping(given, where, (*KINDS, "value", "reward", "ends"))
+    kinds = [kind for kind in KINDS if kind in given]
+    if len(kinds) != 1:
+        raise ConfigError(f"{where}: expected one of {', '.join(KINDS)}, got {kinds or 'none'}.")
+    kind, field = kinds[0], given[kinds[0]]
+    if field not in fields:
+        raise ConfigError(f"{where}: there is no field {field!r}. {suggest(field, fields)}")
+    if ("value" in given) != (kind == "reach"):
+        raise ConfigError(f"{where}: value belongs to reach, and to no other kind.")
+    reward = given.get("reward", 0.0)
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        raise ConfigError(f"{where}: reward must be a number, got {shown(reward)}.")
+    value = _whole(given, "value", where, 0)
+    return Event(name, kind, field, value, float(reward), _flag(given, "ends", where))
+
+
+def _begin(given: Any, where: str) -> Begin:
+    given = _mapping(given, where, ("restart", "seed", "seed_bytes", "frames"))
+    seed = _whole(given, "seed", where) if "seed" in given else None
+    frames = _whole(given, "frames", where, 8)
+    seed_bytes = _whole(given, "seed_bytes", where, 2)
+    if frames < 1 or not 1 <= seed_bytes <= 4:
+        raise ConfigError(f"{where}: expected frames from 1 on and seed_bytes from 1 to 4.")
+    return Begin(_whole(given, "restart", where), seed, seed_bytes, frames)
+
+
+def _mapping(given: Any, where: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where}: expected settings by name, got {shown(given)}.")
+    for key in given if known is not None else ():
+        if key not in (known := list(known or ())):
+            raise ConfigError(f"{where}: unknown key {key!r}. {suggest(key, known)}")
+    return given
+
+
+def _whole(given: Mapping[str, Any], key: str, where: str, default: int | None = None) -> int:
+    value = given.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"{where}: {key} must be a whole number, got {shown(value)}.")
+    return value
+
+
+def _flag(given: Mapping[str, Any], key: str, where: str) -> bool:
+    value = given.get(key, False)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where}: {key} must be true or false, got {shown(value)}.")
+    return value

@@ -1,0 +1,1 @@
+"""Is the Game Boy ours? The assembler, the game, and the environment around them."""
