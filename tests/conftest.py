@@ -56,10 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _heed_ctrl_c() -> None:
-    """A test run in the background ignores Ctrl-C, and so would every program that it starts."""
+def _heed_the_keyboard() -> None:
+    """A test run in the background ignores Ctrl-C and Ctrl-\\, and so would all that it starts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)
