@@ -41,6 +41,7 @@ MORE_OF_OURS = {
     "pixels-210": ("shoal auto views",),
     "cartpole": GROWING,
     "halfcheetah": ("shoal hybrid",),
+    "waiting": ("shoal auto first-ready",),
 }
 """Beside those that are measured everywhere: what targets ask for, and what `auto` leaves out."""
 MANY_ENVS = {
@@ -91,6 +92,8 @@ def _counts(name: str, full: bool) -> Sequence[int]:
 def _field(name: str, num_envs: int, rivals: Sequence[str]) -> list[str]:
     """Those of ours that a target asks about here, and rivals; where some are named, these too."""
     named = (*PIPE_RIVALS, CEILING) if name == "cartpole" and num_envs >= 32 else ()
+    if name == "waiting":
+        named = ("tianshou first-ready",)
     return list(dict.fromkeys((*EVERYWHERE, *MORE_OF_OURS.get(name, ()), *rivals, *named)))
 
 

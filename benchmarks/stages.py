@@ -45,6 +45,8 @@ def stages(envs: shoal.VectorEnv, num_steps: int) -> tuple[list[float], float, f
         books.actions.write_plain(actions[step % 64])
         stamps.append(clock())
         slot = 1 - books.slots.common
+        if books.shelves is not None:
+            books.shelves.aim(None)
         for worker in workers:
             worker.put_step(slot)
         stamps.append(clock())
@@ -55,7 +57,8 @@ def stages(envs: shoal.VectorEnv, num_steps: int) -> tuple[list[float], float, f
         assert None not in has_ended, "a worker had more to say, or took too long: run it again"
         books.record_all(any(has_ended), pool.supervisor)
         stamps.append(clock())
-        books.reader.collect(books.slots.common)
+        laid = None if books.shelves is None else books.shelves.laid()
+        books.reader.collect(books.slots.common, laid)
         stamps.append(clock())
         times.append(np.diff(stamps))
         now = np.array([worker.busy_ns() for worker in workers])

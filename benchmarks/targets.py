@@ -256,6 +256,12 @@ TARGETS = (
         1.2,
         _auto("waiting", least=32),
     ),
+    Target(
+        "the same in first-ready batches, which some rivals have too",
+        1.2,
+        1.2,
+        _auto("waiting", least=32, ours="shoal auto first-ready"),
+    ),
     Target("without numeric infos to with them", 1.1, 1.1, _infos, at_most=True),
     Target("cores burnt by each worker while nobody steps", 0.01, 0.01, _pauses, at_most=True),
     Target("CPU seconds to the first reset of 64 envs", 2.0, 2.0, _starts, at_most=True),

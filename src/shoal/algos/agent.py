@@ -18,6 +18,7 @@ from shoal.algos.heads import Head, Judged, head_of
 from shoal.algos.networks import ActorCritic, NetworkConfig, is_image
 from shoal.algos.normal import Normal
 from shoal.algos.numbers import Numbers, array, bare
+from shoal.algos.pinning import pin
 from shoal.algos.plain import PlainPair, Traced
 from shoal.errors import ContractError
 from shoal.layout import Array, Layout, Leaf
@@ -103,6 +104,12 @@ class Agent(nn.Module):
         kind = torch.from_numpy(np.empty(0, dtype)).dtype
         array: Array = torch.empty(shape, dtype=kind, pin_memory=True).numpy()
         return array
+
+    def reach(self, pages: Sequence[Array]) -> None:
+        """Let a GPU read these arrays by itself as well."""
+        if self.device.type == "cuda":
+            for page in pages:
+                pin(page)
 
     def noise(self, num_steps: int, num_envs: int, random: torch.Generator) -> Numbers:
         """The chance in so many decisions about so many environments, for `act`."""

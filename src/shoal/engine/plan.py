@@ -41,6 +41,9 @@ class PoolPlan:
     """Whether infos are a list with a dict for each environment, not one of Gymnasium's dicts."""
     same_observation_space: SameSpace = operator.eq
     policy: Policy = field(default_factory=Policy)
+    pages: int = 0
+    """How many steps' observations the caller wants to have in one array; 0: it takes them as they
+    come."""
 
     def share(self, worker: int) -> Assignment:
         """Its even share, in one block."""

@@ -15,11 +15,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine import memento, moves
+from shoal.engine import memento, moves, shelves
 from shoal.engine.backends import CLOSE_TIMEOUT_S, Backend, Terms, Worker
 from shoal.engine.batch import Batch
 from shoal.engine.books import Books
@@ -61,7 +62,7 @@ from shoal.errors import (
     WorkerDied,
     WorkerTimeout,
 )
-from shoal.layout import Layout
+from shoal.layout import Array, Layout
 from shoal.seeding import Seed
 
 log = logging.getLogger("shoal")
@@ -171,15 +172,23 @@ class Pool:
 
     def make_rows(self, num_envs: int) -> Rows:
         """Rows for so many environments of this kind."""
+        observation = Layout(self.single_observation_space)
         return self.backend.make_rows(
             RowShape(
                 num_envs=num_envs,
                 slots=2,
-                observation=Layout(self.single_observation_space),
+                observation=observation,
                 action=Layout(self.single_action_space),
                 keeps_finals=self.plan.terms.autoreset is AutoresetMode.SAME_STEP,
+                shelves=self._num_shelves(observation, num_envs),
             )
         )
+
+    def _num_shelves(self, observation: Layout, num_envs: int) -> int:
+        plan = self.plan
+        if plan.num_workers == 1 or not shelves.is_worth_it(observation, num_envs):
+            return 0
+        return plan.pages or (shelves.AT_HAND if plan.copy else 0)
 
     def _prepare(self, rows: Rows) -> None:
         self.books = Books(self.plan, rows)
@@ -201,15 +210,21 @@ class Pool:
 
     # --- all together: start, finish, read --------------------------------------------------
 
-    def step(self, actions: Any) -> Results:
-        """One step of every environment."""
+    def step(self, actions: Any, page: int | None = None) -> Results:
+        """One step of every environment.
+
+        Where there are pages, observations are put on this one; unless something else happens
+        than steps: then they are what they always are.
+        """
         if self.quick.is_ready and self._busy.acquire(False):  # `exclusive`, written out
             begun, is_taken = time.perf_counter(), None
             try:
-                is_taken = self.quick.step(actions)
+                is_taken = self.quick.step(actions, page)
                 if is_taken:
                     self.wait_s += time.perf_counter() - begun
-                    return self.books.reader.collect(self.books.slots.common)
+                    books, kept = self.books, self.books.shelves
+                    laid = None if kept is None else kept.laid()
+                    return books.reader.collect(books.slots.common, laid)
                 if is_taken is not None:
                     return self._finish_step(begun)
             except BaseException as error:
@@ -252,6 +267,8 @@ class Pool:
         self._settle()
         objects = self.books.actions.write(None, actions, self.books.resets_next)
         slot = self.books.slots.next_for_all()
+        if self.books.shelves is not None:
+            self.books.shelves.clear()  # where the step before was to lay it may be held now
         at_work = [seat for seat in self.seats if seat.env_ids]
         self._start([(seat, self._step_command(seat, slot, objects)) for seat in at_work])
 
@@ -654,6 +671,22 @@ class Pool:
             )
 
     # --- another size, another state --------------------------------------------------------
+
+    @exclusive
+    def make_pages(self, count: int) -> None:
+        """Have room for the observations of so many steps in one array, where that pays."""
+        self._check_idle(None, "make_pages")
+        self._settle()
+        self.plan = self.supervisor.plan = replace(self.plan, pages=count)
+        rows = self.make_rows(self.num_envs)
+        if rows.shape != self.books.rows.shape:
+            with self.rearranging():
+                self.adopt(self.books.resized(self.plan, rows))
+                put_in_order(self)
+
+    def pages(self) -> list[Array] | None:
+        """That room, by leaf, [pages, num_envs, ...]; None where there is none, or it is in use."""
+        return None if self.books.shelves is None else self.books.shelves.pages()
 
     @exclusive
     def resize(self, num_envs: int, num_workers: int) -> None:

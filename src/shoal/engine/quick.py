@@ -38,8 +38,8 @@ class Quick:
         self.workers = [seat.worker for seat in self._seats]
         self.is_ready = True
 
-    def step(self, actions: Any) -> bool | None:
-        """Whether all have taken a step; None where it was not begun.
+    def step(self, actions: Any, page: int | None) -> bool | None:
+        """Whether all have taken a step; None where it was not begun. `page`: see `shelves.py`.
 
         If not, or if Ctrl-C comes meanwhile, there are flights to be landed, and it is not ready
         until it is told so again.
@@ -50,6 +50,8 @@ class Quick:
         slot, num_put, any_ended, is_recording = 1 - books.slots.common, 0, False, False
         self.is_ready = False
         try:
+            if books.shelves is not None:
+                books.shelves.aim(page)
             for worker in workers:
                 worker.put_step(slot)
                 num_put += 1

@@ -99,10 +99,15 @@ class Reader:
             for env_id in beside.keys() - keep:
                 del beside[env_id]
 
-    def collect(self, slot: int) -> Results:
-        """The results of a step of all environments, which lie in one slot."""
+    def collect(self, slot: int, laid: list[Array] | None = None) -> Results:
+        """The results of a step of all environments, which lie in one slot.
+
+        `laid` are its observations by leaf, if they are the caller's already.
+        """
         self.tally.steps += self._num_envs
         observations, rewards, terminations, truncations = self._copies[slot]
+        if laid is not None:
+            observations = functools.partial(self._rows.shape.observation.assemble, laid)
         infos = self.infos(None) if self._odd or self._columns or self._is_apart else {}
         if self._keeps_finals and self._rows.any_ended(slot):
             ended = self._rows.terminations[slot] | self._rows.truncations[slot]

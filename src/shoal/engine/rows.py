@@ -32,6 +32,8 @@ class RowShape:
     observation: Layout
     action: Layout
     keeps_finals: bool
+    shelves: int = 0
+    """How many steps' observations find room beside the slots: see `shelves.py`."""
 
     def entries(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of every array, in the order `Rows` takes them."""
@@ -48,7 +50,11 @@ class RowShape:
             ((INFO_COLUMNS, self.num_envs), flag),
             ((self.num_envs * INFO_BYTES_PER_ENV,), byte),
         ]
-        return observations + finals + actions + scalars + records + infos
+        shelves = [
+            ((self.shelves, self.num_envs, *leaf.shape), leaf.dtype)
+            for leaf in self.observation.arrays
+        ]
+        return observations + finals + actions + scalars + records + infos + [((1,), i8), *shelves]
 
     def nbytes(self) -> int:
         """Bytes that `Rows` needs."""
@@ -88,6 +94,10 @@ class Rows:
         self.generators = next(carved)
         """The state of each environment's generator before its latest reset."""
         self.info_present, self.info_bytes = next(carved), next(carved)
+        self.shelf_word = next(carved).data
+        """1 + the shelf on which a step of all lays its observations, too; 0: on none."""
+        self.shelves = [next(carved) for _ in range(leaves)]
+        """Observations, [shelves, num_envs, ...]."""
 
     def any_ended(self, slot: int) -> bool:
         """Whether any episode has ended in the step whose results are there."""

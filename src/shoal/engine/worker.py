@@ -179,6 +179,7 @@ class Share:
     def attach(self, command: Attach) -> None:
         """Give every cell its row. From here on environments can be stepped."""
         self._rows = rows = command.rows
+        self._shelf_word = rows.shelf_word
         self._mark_out()
         columns = Columns(rows)
         for spec in command.columns:
@@ -295,6 +296,13 @@ class Share:
             self._put_rewards[slot](*rewards)
         else:
             self.rows.rewards[slot, self._all] = rewards
+        if self._shelf_word[0]:
+            self._lay_on_shelf(slot, self._shelf_word[0] - 1)
+
+    def _lay_on_shelf(self, slot: int, shelf: int) -> None:
+        where, rows = self._all, self.rows
+        for ring, shelves in zip(rows.rings, rows.shelves, strict=True):
+            shelves[shelf, where] = ring[slot, where]
 
     def _lay_lanes(self) -> list[list[Lane]]:
         """The lanes of all, by slot: as soon as every environment has its row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -46,6 +47,9 @@ class Actor(Protocol):
 
     def room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An array for observations, from which it reads them best."""
+
+    def reach(self, pages: Sequence[Array]) -> None:
+        """Get ready to read from these arrays, which others write."""
 
     def value(self, observations: tuple[Array, ...], state: Array | None) -> Array:
         """What these are worth."""

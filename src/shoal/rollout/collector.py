@@ -62,6 +62,8 @@ class Collector(Generic[Made]):
         self._horizon, self._seed = horizon, seed
         self._layout = Layout(envs.single_observation_space)
         self._play = play
+        if play.is_in_place and not overlap:
+            envs.make_pages(horizon)
         self._stepper: Stepper = (InTurns if overlap else Together)(envs, self._layout, play.reads)
         ids = np.arange(envs.num_envs)
         self._groups = [
@@ -107,7 +109,7 @@ class Collector(Generic[Made]):
             self._play.skip(self._groups[number], moment)
         begun, progress = time.perf_counter(), self.progress
         self._stepping_s = 0.0
-        self._play.begin(self._horizon, self._groups)
+        self._play.begin(self._horizon, self._groups, self._stepper.pages())
         for group in self._groups:
             self._decide(0, group)
         for t in range(self._horizon):
@@ -132,7 +134,7 @@ class Collector(Generic[Made]):
         """Let policies act in a group, and its environments begin their step."""
         actions = self._play.decide(t, group)
         begun = time.perf_counter()
-        self._stepper.begin(group.number, actions)
+        self._stepper.begin(group.number, actions, t + 1)
         self._stepping_s += time.perf_counter() - begun
 
     def _take(self, t: int, group: Group) -> None:

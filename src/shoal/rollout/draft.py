@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,17 @@ Rows = slice | Array
 class Draft:
     """`rows` are those that something is written down about: environments, or agents in them.
 
-    `room` makes the arrays that observations are written into.
+    `room` makes the arrays that observations are written into, unless there are `pages` for them.
     """
 
-    def __init__(self, horizon: int, num_envs: int, room: Room = np.empty) -> None:
-        self._shape, self._room = (shape := (horizon, num_envs)), room
+    def __init__(
+        self,
+        horizon: int,
+        num_envs: int,
+        room: Room = np.empty,
+        pages: Sequence[Array] | None = None,
+    ) -> None:
+        self._shape, self._room, self._given = (shape := (horizon, num_envs)), room, pages
         self.rewards, self.values, self.log_probs = (np.empty(shape, np.float32) for _ in range(3))
         self.terminations, self.truncations, self.starts = (
             np.empty(shape, np.bool_) for _ in range(3)
@@ -41,13 +47,18 @@ class Draft:
     def see(self, t: int, rows: Rows, observations: list[Array]) -> tuple[Array, ...]:
         """Write down what is seen; where that lies now."""
         if not self.observations:
-            self.observations = tuple(
-                self._room((*self._shape, *leaf.shape[1:]), _single(leaf.dtype))
-                for leaf in observations
-            )
+            given: Sequence[Array | None] = self._given or [None] * len(observations)
+            self.observations = tuple(map(self._pages_for, given, observations))
         for page, leaf in zip(self.observations, observations, strict=True):
-            page[t, rows] = leaf
+            if not np.may_share_memory(page[t], leaf):  # else workers have written it here
+                page[t, rows] = leaf
         return tuple(page[t, rows] for page in self.observations)
+
+    def _pages_for(self, given: Array | None, leaf: Array) -> Array:
+        dtype = _single(leaf.dtype)
+        if given is not None and given.dtype == dtype:
+            return given
+        return self._room((*self._shape, *leaf.shape[1:]), dtype)
 
     def decide(
         self,

@@ -54,8 +54,11 @@ class Stepper(Protocol):
     rows: list[slice]
     """Which environments each group has, of all."""
 
-    def begin(self, group: int, actions: Array) -> None:
-        """Let these take a step."""
+    def pages(self) -> list[Array] | None:
+        """Where steps of the rollout that begins now can put observations, by leaf."""
+
+    def begin(self, group: int, actions: Array, page: int) -> None:
+        """Let these take a step; its observations go onto this page, if there is one."""
 
     def finish(self, group: int) -> Moment:
         """Wait until they have."""
@@ -71,14 +74,22 @@ class Together:
         self._envs, self._layout = envs, layout
         self.rows = [slice(None)]
         self._actions: Array
+        self._page = self._num_pages = 0
 
-    def begin(self, group: int, actions: Array) -> None:
-        self._actions = actions
+    def pages(self) -> list[Array] | None:
+        pages = self._envs.pages()
+        self._num_pages = 0 if pages is None else len(pages[0])
+        return pages
+
+    def begin(self, group: int, actions: Array, page: int) -> None:
+        self._actions, self._page = actions, page
 
     def finish(self, group: int) -> Moment:
-        observations, rewards, terminations, truncations, infos = self._envs.step(self._actions)
-        leaves = self._layout.take_apart(observations)
-        return Moment(leaves, rewards, terminations, truncations, infos)
+        envs, page = self._envs, self._page
+        has_page = page < self._num_pages
+        results = envs.step_onto(page, self._actions) if has_page else envs.step(self._actions)
+        leaves = self._layout.take_apart(results[0])
+        return Moment(leaves, *results[1:])
 
     def settle(self) -> dict[int, Moment]:
         return {}
@@ -93,7 +104,10 @@ class InTurns:
         self._ids = [np.arange(envs.num_envs)[rows] for rows in self.rows]
         self._inboxes = [Inbox(len(ids), reads) for ids in self._ids]
 
-    def begin(self, group: int, actions: Array) -> None:
+    def pages(self) -> list[Array] | None:
+        return None  # what is received comes as it comes
+
+    def begin(self, group: int, actions: Array, page: int) -> None:
         self._envs.send(actions, self._ids[group])
 
     def finish(self, group: int) -> Moment:

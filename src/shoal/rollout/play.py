@@ -55,9 +55,17 @@ class Part:
         self.starts = np.ones(num_seats, np.bool_)
         """Of whom the next decision is the first one of an episode."""
 
-    def begin(self, horizon: int) -> None:
-        """A new rollout."""
-        self.draft = Draft(horizon, self._num_rows, self.actor.room)
+    def begin(self, horizon: int, pages: Sequence[Array] | None = None) -> None:
+        """A new rollout; its observations are written onto these pages, if there are any."""
+        if pages is not None:
+            self.actor.reach(pages)
+        self.draft = Draft(horizon, self._num_rows, self.actor.room, pages)
+
+    def finished(self, last_values: Array, stamp: Stamp) -> Rollout:
+        """The rollout, which from here on is nobody's but the caller's."""
+        draft = self.draft
+        del self.draft
+        return draft.finished(last_values, self.actor.version, stamp)
 
     def decide(self, t: int, asked: Asked, noise: Any) -> Array:
         """Let the policy act; actions as environments take them."""
@@ -91,9 +99,11 @@ class Play(Protocol[Made]):
     """Of an environment, where there are several."""
     reads: frozenset[str]
     """The infos that it looks at."""
+    is_in_place: bool
+    """Whether what environments show is what is written down."""
 
-    def begin(self, horizon: int, groups: Sequence[Group]) -> None:
-        """A new rollout, of so many steps."""
+    def begin(self, horizon: int, groups: Sequence[Group], pages: Sequence[Array] | None) -> None:
+        """A new rollout, of so many steps; where it is in place, on these pages."""
 
     def see(self, group: Group, leaves: list[Array], infos: Mapping[str, Any]) -> None:
         """What the environments of a group show, after a reset."""
@@ -122,6 +132,7 @@ class Alone:
 
     agents: tuple[str, ...] = ()
     reads = ENDS | {MASK, f"_{MASK}"}
+    is_in_place = True
 
     def __init__(self, actor: Actor, envs: VectorEnv) -> None:
         layout, num_envs = Layout(envs.single_observation_space), envs.num_envs
@@ -132,8 +143,8 @@ class Alone:
         self._noise: dict[int, Any] = {}
         self._num_envs = num_envs
 
-    def begin(self, horizon: int, groups: Sequence[Group]) -> None:
-        self._part.begin(horizon)
+    def begin(self, horizon: int, groups: Sequence[Group], pages: Sequence[Array] | None) -> None:
+        self._part.begin(horizon, pages)
         for group in groups:
             draw = self._part.actor.noise
             self._noise[group.number] = draw(horizon, len(group.ids), group.random)
@@ -170,7 +181,7 @@ class Alone:
         for group in groups:
             leaves = self._asked[group.number].leaves
             last_values[group.rows] = self._part.value(leaves, group.rows)
-        return self._part.draft.finished(last_values, self._part.actor.version, stamp)
+        return self._part.finished(last_values, stamp)
 
     def masks(self) -> Array | None:
         said = [(one.rows, one.masks) for one in self._asked.values()]

@@ -44,7 +44,9 @@ class TeamPlay:
         self._noise: dict[tuple[int, str], Any] = {}
         self._num_steps = 0
 
-    def begin(self, horizon: int, groups: Sequence[Group]) -> None:
+    is_in_place = False
+
+    def begin(self, horizon: int, groups: Sequence[Group], pages: Sequence[Array] | None) -> None:
         self._num_steps = horizon * len(self._alive)
         for name, part in self.parts.items():
             part.begin(horizon)
@@ -126,7 +128,7 @@ class TeamPlay:
             for group in groups:
                 asked = self._asked[group.number, name]
                 last_values[asked.rows] = part.value(asked.leaves, asked.seats)
-            made[name] = part.draft.finished(last_values, part.actor.version, stamp)
+            made[name] = part.finished(last_values, stamp)
         return Rollouts(made, self._num_steps, **stamp._asdict())
 
     def masks(self) -> Array | None:

@@ -63,7 +63,9 @@ class TurnPlay:
         self._tidings = Tidings.blank(0, self._num_envs)
         self._decided: dict[str, Array] = {}
 
-    def begin(self, horizon: int, groups: Sequence[Group]) -> None:
+    is_in_place = False
+
+    def begin(self, horizon: int, groups: Sequence[Group], pages: Sequence[Array] | None) -> None:
         self._tidings = Tidings.blank(horizon, self._num_envs)
         for group in groups:
             self._tell(0, group)

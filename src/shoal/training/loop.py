@@ -126,6 +126,7 @@ def learn(
             callback(progress)
         if progress.stopped_by is not None:
             return
+        del rollout  # its memory is that of the next one, if nobody else holds it
         then = time.perf_counter()
 
 

@@ -78,6 +78,29 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         """One step of every environment, whatever `batch_size` is."""
         return self._pool.step(actions)
 
+    def make_pages(self, count: int) -> None:
+        """Have room for the observations of `count` steps one after another, as rollouts need it.
+
+        Workers write there, and nobody copies; see `pages` and `step_onto`.
+        """
+        self._pool.make_pages(as_count("count", count))
+
+    def pages(self) -> list[Array] | None:
+        """That room: an array `[count, num_envs, ...]` for each leaf of the observation space.
+
+        None where observations are so small that copies cost less, where they do not lie in shared
+        rows, and while anything that was made of these arrays is still held.
+        """
+        return self._pool.pages()
+
+    def step_onto(self, page: int, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """`step`, with its observations on this page: what is returned lies there.
+
+        Unless something else happened than steps (a worker was replaced, say): then they are what
+        `step` returns, to be copied.
+        """
+        return self._pool.step(actions, page)
+
     def render(self) -> tuple[Any, ...]:
         """One frame per environment."""
         return self.call("render")

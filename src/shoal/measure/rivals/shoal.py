@@ -62,7 +62,7 @@ def _open(backend: str, course: Course, **more: Any) -> Session:
 
 def _open_first_ready(backend: str, course: Course) -> Session:
     envs = _make(backend, course, batch_size=max(1, course.num_envs // 2))
-    return FirstReady(envs, "")
+    return FirstReady(envs, _note(envs) if backend == "auto" else "")
 
 
 def _open_team(backend: str, course: Course) -> Session:
@@ -105,6 +105,7 @@ OPENED: dict[str, Callable[[Course], Session]] = {
     "auto views": partial(_open, "auto", copy=False),
     "first-ready": partial(_open_first_ready, "process"),
     "first-ready hybrid": partial(_open_first_ready, "hybrid"),
+    "auto first-ready": partial(_open_first_ready, "auto"),
 }
 
 SEVERAL: dict[str, tuple[Kind, Callable[[Course], Session]]] = {

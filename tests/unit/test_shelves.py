@@ -1,0 +1,230 @@
+"""Shelves: large results are the caller's own without the caller having copied them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+
+import gymnasium
+import numpy as np
+import pytest
+
+import shoal
+from shoal.engine import shelves
+from shoal.engine.shelves import AT_HAND
+from shoal.layout import Layout
+
+NUM_ENVS = 4
+
+
+class Frames(gymnasium.Env):
+    """Shows how many steps were taken, in each pixel; ends after `length` of them."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    action_space = gymnasium.spaces.Discrete(7)
+
+    def __init__(self, length: int = 1000) -> None:
+        self._length, self._frame = length, np.zeros((84, 84, 4), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        self._frame[:] = 0
+        return self._frame, {}
+
+    def step(self, action):
+        self._steps += 1
+        self._frame[:] = self._steps
+        self._frame[0, 0, 0] = action
+        return self._frame, float(action), self._steps == self._length, False, {}
+
+
+class Pairs(Frames):
+    """The same as a Dict."""
+
+    observation_space = gymnasium.spaces.Dict(
+        frame=Frames.observation_space, count=gymnasium.spaces.Box(0, 1e9, (1,), np.float32)
+    )
+
+    def reset(self, **kwargs):
+        frame, info = super().reset(**kwargs)
+        return {"frame": frame, "count": np.zeros(1, np.float32)}, info
+
+    def step(self, action):
+        frame, *others = super().step(action)
+        return {"frame": frame, "count": np.full(1, self._steps, np.float32)}, *others
+
+
+def make(env=Frames, **kwargs):
+    settings = {"backend": "process", "num_workers": 2, **kwargs}
+    envs = shoal.make(env, NUM_ENVS, **settings)
+    envs.reset(seed=0)
+    envs.step(np.zeros(NUM_ENVS, np.int64))  # the one that is never quick
+    return envs
+
+
+def steps(envs, count):
+    for k in range(count):
+        yield envs.step(np.full(NUM_ENVS, k % 7))[0]
+
+
+def is_laid(observation) -> bool:
+    """Whether it lies in rows of the pool, and was not copied.
+
+    A worker that is late makes a step one that is not quick, on a busy machine: then it is copied.
+    """
+    return not observation.flags.owndata
+
+
+@pytest.mark.parametrize("backend", ["process", "hybrid", "thread"])
+def test_large_observations_are_handed_out_where_workers_laid_them(backend):
+    with make(backend=backend) as envs:
+        num_laid = 0
+        for k, seen in enumerate(steps(envs, 20)):
+            num_laid += is_laid(seen)
+            assert seen.flags.writeable
+            assert (seen[:, 1:] == k + 2).all()
+            assert (seen[:, 0, 0, 0] == k % 7).all()
+        assert num_laid > AT_HAND
+
+
+@pytest.mark.parametrize("env", [Frames, Pairs])
+def test_what_is_kept_never_changes(env):
+    with make(env) as envs:
+        kept = list(steps(envs, 12))
+        frames = [one if env is Frames else one["frame"] for one in kept]
+        assert 1 <= sum(map(is_laid, frames)) <= AT_HAND
+        for k, frame in enumerate(frames):
+            assert (frame[:, 1:] == k + 2).all()
+            if env is Pairs:
+                assert (kept[k]["count"] == k + 2).all()
+
+
+def test_a_part_of_it_keeps_the_whole_from_being_used_again():
+    with make() as envs:
+        rows = [seen[1] for seen in steps(envs, 12)]
+        assert [int(row[5, 5, 0]) for row in rows] == list(range(2, 14))
+
+
+def test_shelves_are_used_again_when_nobody_holds_them():
+    with make() as envs:
+        kept = list(steps(envs, 20))
+        assert not is_laid(kept[-1])
+        del kept
+        gc.collect()
+        assert sum(map(is_laid, steps(envs, 20))) > AT_HAND
+
+
+def test_what_the_caller_does_to_its_results_is_its_own_affair():
+    """An environment that is brought back is compared with what it showed, not with that."""
+    with make(on_failure="replay") as envs, make(backend="serial", num_workers=1) as plain:
+        for k in range(12):
+            actions = np.full(NUM_ENVS, k % 7)
+            seen, expected = envs.step(actions)[0], plain.step(actions)[0]
+            np.testing.assert_array_equal(seen, expected)
+            seen[:] = 255
+            if k == 6:
+                os.kill(envs._pool.workers[0].pid, signal.SIGKILL)
+        assert envs.stats()["replays"] == 2
+
+
+def test_small_observations_and_single_workers_have_no_shelves():
+    with shoal.make("CartPole-v1", 8, backend="process", num_workers=2) as envs:
+        assert envs._pool.books.shelves is None
+    with make(num_workers=1) as envs:
+        assert envs._pool.books.shelves is None
+    with make(copy=False) as envs:
+        assert envs._pool.books.shelves is None
+
+
+def test_a_fork_that_holds_results_keeps_them():
+    """What is free here may be held there, so nothing is handed out from there any more."""
+    with make() as envs:
+        seen = next(one for one in steps(envs, 20) if is_laid(one))
+        reading, writing = os.pipe()
+        go_reading, go_writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.read(go_reading, 1)
+            os.write(writing, bytes([int(seen[0, 5, 5, 0])]))
+            os._exit(0)
+        before = int(seen[0, 5, 5, 0])
+        del seen
+        assert not any(map(is_laid, steps(envs, 10)))
+        os.write(go_writing, b"x")
+        assert os.read(reading, 1) == bytes([before])
+        os.waitpid(pid, 0)
+        for fd in (reading, writing, go_reading, go_writing):
+            os.close(fd)
+
+
+def test_shelves_go_with_a_pool_that_is_resized():
+    with make() as envs:
+        (before,) = steps(envs, 1)
+        envs.resize(num_envs=6)
+        seen = [envs.step(np.zeros(6, np.int64))[0] for _ in range(8)]
+        assert all(one.shape[0] == 6 for one in seen)
+        assert (before[:, 1:] == 2).all()
+
+
+def test_pages_are_one_array_in_which_workers_write():
+    with make(copy=False) as envs:
+        assert envs.pages() is None
+        envs.make_pages(5)
+        envs.step(np.zeros(NUM_ENVS, np.int64))
+        (pages,) = envs.pages()
+        assert pages.shape == (5, NUM_ENVS, 84, 84, 4)
+        num_laid = 0
+        for page in range(5):
+            seen = envs.step_onto(page, np.full(NUM_ENVS, page))[0]
+            num_laid += np.shares_memory(seen, pages[page])
+            pages[page] = seen
+        assert num_laid >= 1
+        np.testing.assert_array_equal(pages[:, 2, 5, 5, 0], np.arange(3, 8))
+        np.testing.assert_array_equal(pages[:, 2, 0, 0, 0], np.arange(5))
+
+
+def test_pages_are_not_given_twice():
+    with make(copy=False) as envs:
+        envs.make_pages(3)
+        pages = envs.pages()
+        row = pages[0][1]
+        assert envs.pages() is None
+        del pages
+        assert envs.pages() is None
+        del row
+        assert envs.pages() is not None
+
+
+def test_steps_without_a_page_leave_pages_alone():
+    with make(copy=False) as envs:
+        envs.make_pages(2)
+        envs.step(np.zeros(NUM_ENVS, np.int64))
+        (pages,) = envs.pages()
+        envs.step_onto(0, np.zeros(NUM_ENVS, np.int64))
+        was = pages.copy()
+        for _ in range(4):
+            envs.step(np.zeros(NUM_ENVS, np.int64))
+        np.testing.assert_array_equal(pages, was)
+
+
+def test_a_worker_that_dies_leaves_no_half_written_results():
+    with make(on_failure="restart") as envs:
+        kept = []
+        for k in range(9):
+            if k == 4:
+                os.kill(envs._pool.workers[1].pid, signal.SIGKILL)
+            kept.append(envs.step(np.full(NUM_ENVS, 3))[0])
+        for k, seen in enumerate(kept):
+            assert (seen[:2, 1:] == k + 2).all()
+
+
+def test_size_decides():
+    large, few, none = (
+        Layout(gymnasium.spaces.Box(-1, 1, shape, np.float32)) for shape in ((84, 84), (4,), (0,))
+    )
+    assert shelves.is_worth_it(large, 4)
+    assert not shelves.is_worth_it(large, 2)
+    assert not shelves.is_worth_it(few, 1024)
+    assert not shelves.is_worth_it(none, 10**9)
