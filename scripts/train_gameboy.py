@@ -1,4 +1,4 @@
-"""Trains with PPO on a Game Boy game: `shoal train ppo`, with the game's own words for its settings.
+"""Trains with PPO on a Game Boy game: `shoal train ppo`, with flags for the game itself.
 
     python scripts/train_gameboy.py --n-envs 2 --total-steps 100000
     python scripts/train_gameboy.py --rom my.gb --ram-map my.yaml --run-dir runs
