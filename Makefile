@@ -7,6 +7,30 @@ JOBS ?= 3
 # Passed on to pytest, as in: make test ARGS="-k seeds -x"
 ARGS ?=
 
+# What `make train` and its kin train with: TRAIN_STEPS TRAIN_ENVS TRAIN_EPISODE_LENGTH
+# TRAIN_UPDATE_EPOCHS TRAIN_BATCH_SIZE TRAIN_OUTPUT_DIR TRAIN_DEVICE, TRAIN_OBS (ram, pixels or both),
+# TRAIN_ROM and TRAIN_RAM_MAP for a cartridge of your own, as in: make train TRAIN_STEPS=20000
+# TRAIN_ENVS=4. Those that are not set are as below; some targets have values of their own.
+steps = 100000
+envs = 1
+episode_length = 500
+update_epochs = 4
+batch_size = 128
+TRAIN_OUTPUT_DIR ?= training_runs
+TRAIN_DEVICE ?= auto
+TRAIN_GAME = \
+  --n-envs $(or $(TRAIN_ENVS),$(envs)) \
+  --total-steps $(or $(TRAIN_STEPS),$(steps)) \
+  --episode-length $(or $(TRAIN_EPISODE_LENGTH),$(episode_length)) \
+  --n-epochs $(or $(TRAIN_UPDATE_EPOCHS),$(update_epochs)) \
+  --batch-size $(or $(TRAIN_BATCH_SIZE),$(batch_size)) \
+  --run-dir "$(TRAIN_OUTPUT_DIR)" \
+  --device $(TRAIN_DEVICE) \
+  $(if $(TRAIN_OBS),--observation $(TRAIN_OBS)) \
+  $(if $(TRAIN_ROM),--rom "$(TRAIN_ROM)") \
+  $(if $(TRAIN_RAM_MAP),--ram-map "$(TRAIN_RAM_MAP)") \
+  $(ARGS)
+
 BIN := .venv/bin
 # Those of Stable-Baselines3's tests that make vector environments, and train for no longer than they must.
 SB3_TESTS := $(patsubst %,tests/test_%.py,vec_envs vec_normalize vec_monitor vec_stacked_obs vec_check_nan vec_extract_dict_obs dict_env her spaces env_checker)
@@ -17,6 +41,7 @@ BENCH_READY := .venv-bench/.ready
 BENCH_ALL := .venv-bench/.all
 BENCH_LEARNING := .venv-bench/.learning
 BENCH_TEAMS := .venv-bench/.teams
+BENCH_GAMEBOY := .venv-bench/.gameboy
 # AgileRL wants another PettingZoo than the tests have.
 AGILERL := .venv-agilerl/bin
 AGILERL_READY := .venv-agilerl/.ready
@@ -25,12 +50,26 @@ BENCH_PIP = $(BENCH)/python -m pip install -qq --no-input --disable-pip-version-
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train throughput test test-slow test-faults gym-tests sb3-tests agilerl-tests lint format bench bench-full bench-teams bench-train targets results rom docs clean
+.PHONY: help train train-20k train-parallel train-pure-rl train-cartpole throughput test test-slow test-faults gym-tests sb3-tests agilerl-tests lint format bench bench-full bench-teams bench-gameboy bench-train targets results rom docs clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-train: $(READY) ## train PPO on CartPole, and leave a folder with curves and a video
+train: $(READY) ## train PPO on a Game Boy game, and leave a folder with curves and a video
+	@$(BIN)/python scripts/train_gameboy.py $(TRAIN_GAME)
+
+train-20k: steps = 20000
+train-20k: envs = 2
+train-20k: episode_length = 750
+train-20k: update_epochs = 6
+train-20k: train ## the same, briefly: 20,000 steps of two environments
+
+train-parallel: envs = 4
+train-parallel: train ## the same with four environments at once
+
+train-pure-rl: train ## the same as train: nothing but the game's own rewards, no guidance
+
+train-cartpole: $(READY) ## train PPO on CartPole
 	@$(BIN)/shoal train ppo --config configs/cartpole.yaml $(ARGS)
 
 throughput: $(READY) ## a short vectorised run on each backend, with a throughput summary
@@ -85,6 +124,11 @@ bench-full: $(BENCH_ALL) ## the same with every workload and everyone; hours
 bench-teams: $(BENCH_TEAMS) $(AGILERL_READY) ## teams and turns, beside AgileRL, SuperSuit and plain loops; minutes
 	@$(BENCH)/python -m benchmarks.run --workloads spread connect-four --env-counts 8 32 --no-starts $(ARGS)
 
+bench-gameboy: $(BENCH_GAMEBOY) ## Game Boys at 4 and 24 frames a step, beside Stable-Baselines3's and a plain loop
+	@$(BENCH)/python -m benchmarks.run --workloads gameboy-4 gameboy-24 --env-counts 1 2 4 8 16 --no-starts \
+	  --contestants "shoal auto" "shoal thread" "shoal process" "shoal hybrid" "sb3 subproc" "gymnasium sync" \
+	  --out benchmarks/results/gameboy $(ARGS)
+
 bench-train: $(BENCH_LEARNING) ## whole training against Stable-Baselines3's PPO; a quarter of an hour
 	@$(BENCH)/python -m benchmarks.train against $(ARGS)
 
@@ -136,7 +180,12 @@ $(BENCH_TEAMS): $(BENCH_READY)
 	@$(BENCH_PIP) -e ".[multiagent]" supersuit
 	@touch $@
 
+$(BENCH_GAMEBOY): $(BENCH_READY)
+	@echo "installing the emulator as well"
+	@$(BENCH_PIP) -e ".[gameboy]"
+	@touch $@
+
 $(BENCH_LEARNING): $(BENCH_READY)
 	@echo "installing what learning and its statistics need as well"
-	@$(BENCH_PIP) -e ".[train,multiagent]" "gymnasium[box2d,mujoco]" stable-baselines3 sb3-contrib rliable
+	@$(BENCH_PIP) -e ".[train,multiagent,gameboy]" "gymnasium[box2d,mujoco]" stable-baselines3 sb3-contrib rliable
 	@touch $@

@@ -1,12 +1,17 @@
-"""What one Game Boy costs, and how well players do that learn nothing.
+"""What Game Boys cost, and how well players do that learn nothing.
 
 python -m benchmarks.gameboy speed      steps/s in a plain loop, time of a reset, memory
+python -m benchmarks.gameboy many       hundreds at once: start, memory of each, steps/s
+python -m benchmarks.gameboy soak       whether memory grows while many are stepped for long
 python -m benchmarks.gameboy players    returns and lengths of episodes by chance and by script
+
+`make bench-gameboy` compares backends and rivals.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,8 +19,10 @@ from typing import Any
 import numpy as np
 import psutil
 
+import shoal
 from shoal.envs.gameboy import ACTIONS, GameBoyEnv
 from shoal.envs.gameboy.players import RandomPlayer, Score, ScriptedPlayer, play
+from shoal.measure import processes
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "`ram`, 4 frames": {},
@@ -24,6 +31,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "`pixels`, 24 frames": {"observation": "pixels", "frames_per_step": 24},
 }
 INSTANCES = 16
+ENV = "shoal.envs.gameboy:GameBoyEnv"
+LINE_S = 60.0
+"""From one line of a long run to the next."""
 
 
 def speed(seconds: float) -> Iterator[str]:
@@ -80,6 +90,58 @@ def _memory_mb() -> tuple[float, float]:
     return before / 2**20, (process.memory_info().rss - before) / INSTANCES / 2**20
 
 
+# --- many, and for long ---------------------------------------------------------------------------
+
+
+def many(num_envs: int, backend: str, seconds: float) -> Iterator[str]:
+    """What so many cost at once."""
+    before, begun = _total_mb(), time.perf_counter()
+    with shoal.make(ENV, num_envs, backend=backend) as envs:
+        envs.reset(seed=0)
+        start_s = time.perf_counter() - begun
+        rate, _ = _rate(_all_stepper(envs), seconds)
+        workers = envs.stats()["num_workers"]
+        each_mb = (_total_mb() - before) / num_envs
+    yield f"{num_envs} Game Boys on {backend}, {workers} workers: ready after {start_s:.1f} s,"
+    yield f"{each_mb:.2f} MB each, {rate * num_envs:,.0f} steps/s of all together."
+
+
+def soak(num_envs: int, backend: str, minutes: float) -> Iterator[str]:
+    """Memory and descriptors of all processes, line by line; growth is counted from minute 1 on."""
+    until, steps, sizes = time.monotonic() + 60.0 * minutes, 0, []
+    with shoal.make(ENV, num_envs, backend=backend) as envs:
+        step = _all_stepper(envs)
+        yield "| minutes | steps | MB | descriptors | restarts |"
+        yield "|--:|--:|--:|--:|--:|"
+        begun = time.monotonic()
+        while time.monotonic() < until:
+            line = min(until, time.monotonic() + LINE_S)
+            while time.monotonic() < line:
+                step()
+                steps += num_envs
+            sizes.append(_total_mb())
+            passed, told = (time.monotonic() - begun) / 60, envs.stats()["restarts"]
+            descriptors = processes.num_descriptors()
+            yield f"| {passed:.1f} | {steps:,} | {sizes[-1]:.1f} | {descriptors} | {told} |"
+    yield ""
+    yield f"{sizes[-1] - sizes[0]:+.1f} MB from the first line to the last, {num_envs} Game Boys."
+
+
+def _all_stepper(envs: shoal.VectorEnv) -> Callable[[], object]:
+    generator, size = np.random.default_rng(0), envs.num_envs
+    envs.reset(seed=0)
+    return lambda: envs.step(generator.integers(len(ACTIONS), size=size))
+
+
+def _total_mb() -> float:
+    """Of this process and all below it; what is shared counts once."""
+    pids = [os.getpid(), *processes.descendants()]
+    return sum(processes.memory_mb(pid) or 0.0 for pid in pids)
+
+
+# --- players --------------------------------------------------------------------------------------
+
+
 def players(episodes: int) -> Iterator[str]:
     """A table of how each player does."""
     env = GameBoyEnv()
@@ -103,15 +165,30 @@ def _row(name: str, scores: list[Score]) -> str:
 
 
 def main() -> None:
-    """Print the table that was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["speed", "players"])
-    parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--episodes", type=int, default=200)
-    given = parser.parse_args()
-    lines = speed(given.seconds) if given.what == "speed" else players(given.episodes)
-    for line in lines:
+    """Print what was asked for."""
+    given = parse()
+    tables: dict[str, Callable[[], Iterator[str]]] = {
+        "speed": lambda: speed(given.seconds),
+        "many": lambda: many(given.num_envs or 400, given.backend, given.seconds),
+        "soak": lambda: soak(given.num_envs or 16, given.backend, given.minutes),
+        "players": lambda: players(given.episodes),
+    }
+    for line in tables[given.what]():
         print(line, flush=True)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("what", choices=["speed", "many", "soak", "players"])
+    add("--seconds", type=float, default=8.0, help="of a measurement (default 8)")
+    add("--minutes", type=float, default=30.0, help="of a soak (default 30)")
+    add("--num-envs", type=int, help="of many (default 400) and of a soak (default 16)")
+    add("--backend", default="process", help="of both (default process)")
+    add("--episodes", type=int, default=200, help="of each player (default 200)")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ MORE_OF_OURS = {
     "waiting": ("shoal auto first-ready",),
 }
 """Beside those that are measured everywhere: what targets ask for, and what `auto` leaves out."""
+UNASKED = ("infos-50us", "pauses", "gameboy-4", "gameboy-24")
+"""Measured elsewhere: below, or by a command of their own (`make bench-gameboy`)."""
 MANY_ENVS = {
     "cartpole": ("shoal hybrid",),
     "work-50us": (*GROWING, *FIRST_READY),
@@ -57,7 +59,7 @@ def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Ite
     """Jobs that are measured together, round robin."""
     cores = usable_cores()
     for name in WORKLOADS:
-        if name not in ("pauses", "infos-50us"):
+        if name not in UNASKED:
             for num_envs in _counts(name, full):
                 field = plan.FIELD if full else _field(name, num_envs, rivals)
                 yield list(jobs_at(WORKLOADS[name], num_envs, field, duration_s))

@@ -170,6 +170,20 @@ def halfcheetah() -> Any:
     return gymnasium.make("HalfCheetah-v5", disable_env_checker=True)
 
 
+def gameboy_4() -> Any:
+    return _gameboy(4)
+
+
+def gameboy_24() -> Any:
+    return _gameboy(24)
+
+
+def _gameboy(frames_per_step: int) -> Any:
+    from shoal.envs.gameboy import GameBoyEnv
+
+    return GameBoyEnv(frames_per_step=frames_per_step)
+
+
 one_slow = Mixed(lambda env_id: work_500us if env_id % 32 == 0 else work_10us)
 """One environment in 32 is fifty times as slow."""
 
@@ -210,6 +224,8 @@ _ALL = (
     Workload(
         "one-slow", "one_slow", "500 µs of work in one environment of 32, 10 µs in the others"
     ),
+    Workload("gameboy-4", "gameboy_4", "Tidekeep on a Game Boy, 4 frames a step"),
+    Workload("gameboy-24", "gameboy_24", "the same, 24 frames a step"),
     Workload("spread", "simple_spread", "mpe2's simple_spread: a team of three", plays="team"),
     Workload(
         "connect-four", "connect_four", "PettingZoo's connect four: two take turns", plays="turns"

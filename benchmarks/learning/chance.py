@@ -1,4 +1,4 @@
-"""Random players, which learn nothing: what learning of several agents is held against."""
+"""Random players, which learn nothing: what learning is held against where no library is."""
 
 from __future__ import annotations
 
@@ -17,11 +17,28 @@ def train(job: Job, num_episodes: int = EPISODES) -> Row:
     return row_of(job, _learn, num_episodes)
 
 
-def _learn(job: Job, curve: Curve) -> Player:
+def _learn(job: Job, curve: Curve) -> Player | Alone:
     env = env_of(job.task)
     env.close()
+    if CAST not in env.metadata:
+        return Alone(env.action_space, job.seed)
     is_alone = job.task.settings("shoal").get("eval_against") != "itself"
     return Player(env.metadata[CAST], job.seed, is_alone)
+
+
+class Alone:
+    """Any action, of the one agent that there is."""
+
+    def __init__(self, space: Any, seed: int) -> None:
+        self._space, self._random = space, np.random.default_rng(seed)
+
+    def begin(self) -> None: ...
+
+    def act(self, observation: Any, info: dict[str, Any] | None = None) -> Any:
+        return any_of(self._space, None, self._random)
+
+    def gain(self, observation: Any, reward: float) -> float:
+        return reward
 
 
 class Player:

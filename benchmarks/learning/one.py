@@ -19,6 +19,7 @@ _MODULES = {
     "shoal": "benchmarks.learning.ours",
     "sb3": "benchmarks.learning.sb3",
     "random": "benchmarks.learning.chance",
+    "scripted": "benchmarks.learning.scripted",
 }
 
 

@@ -23,8 +23,9 @@ FEWEST = 3
 HEAD = """\
 # Results
 
-What PPO learns in Shoal and in Stable-Baselines3, side by side; and what several agents learn,
-beside random players. This page is made by
+What PPO learns in Shoal and in Stable-Baselines3, side by side; what several agents learn, beside
+random players; and a game of our own, beside a random player and one that knows it by heart. This
+page is made by
 
 ```sh
 make results                                  # hours; broken off, it goes on where it was
@@ -45,6 +46,7 @@ the settings of its task have changed, or with `--again`.
   picked.
 - **Several agents**: the score is the return of all of them together. Of connect four it is the
   share of games that were won against a random player, from both seats in turn; draws are not won.
+- **Tidekeep**: the score is the share of games in which the pearl was taken.
 - **IQM**: the interquartile mean over seeds (of ten the middle six; of three the plain mean). In
   parentheses is its 95 % interval, by stratified bootstrap
   ([rliable](https://github.com/google-research/rliable)). Three seeds make a rough interval.
@@ -67,7 +69,7 @@ class Comparison:
         """Where our interval lies; of too few seeds there is none to speak of."""
         if any(len(of) < FEWEST for of in self.rows.values()):
             return NONE
-        ours, theirs = (self.estimates[library] for library in self.task.libraries)
+        ours, theirs = (self.estimates[library] for library in self.task.libraries[:2])
         if ours.high < theirs.low:
             return "below"
         return "above" if ours.low > theirs.high else "level"
@@ -103,10 +105,8 @@ def markdown(comparisons: Sequence[Comparison], pictures: Mapping[str, str]) -> 
 
 def _summary(comparisons: Sequence[Comparison]) -> str:
     parts = ["## All tasks"]
-    for rival, name in LIBRARIES.items():
-        of = [one for one in comparisons if one.task.libraries[1] == rival]
-        if not of:
-            continue
+    for libraries in dict.fromkeys(one.task.libraries for one in comparisons):
+        of = [one for one in comparisons if one.task.libraries == libraries]
         cells = [
             [
                 one.task.title,
@@ -116,7 +116,8 @@ def _summary(comparisons: Sequence[Comparison]) -> str:
             ]
             for one in of
         ]
-        headers = ("task", "steps", LIBRARIES["shoal"], name, "our interval")
+        names = [LIBRARIES[library] for library in libraries]
+        headers = ("task", "steps", *names, "our interval")
         parts += [as_markdown(headers, cells), _in_words(of)]
     return "\n\n".join(parts)
 
@@ -224,7 +225,7 @@ def write(folder: Path = rows.FOLDER, docs: Path = DOCS) -> Path:
     comparisons = compare(folder)
     pictures = {}
     for one in comparisons:
-        if one.estimates and not one.task.counts_wins:  # returns against oneself tell nothing
+        if one.estimates and not one.task.counts_wins:  # curves are of returns, scores are not
             pictures[one.task.name] = f"images/results-{one.task.name}.svg"
             plots.draw(one.task, one.rows, docs / pictures[one.task.name])
     page = docs / "results.md"

@@ -145,7 +145,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--tasks", nargs="+", default=list(TASKS), metavar="NAME", help=f"of {', '.join(TASKS)}")
     add(
-        "--libraries", nargs="+", default=list(LIBRARIES), metavar="NAME", help="shoal, sb3, random"
+        "--libraries", nargs="+", default=list(LIBRARIES), metavar="NAME", help=", ".join(LIBRARIES)
     )
     add("--seeds", type=int, metavar="N", help="seeds of every task (default: 10, MuJoCo 3)")
     add("--jobs", type=int, default=usable_cores(), metavar="K", help="rows made at a time")

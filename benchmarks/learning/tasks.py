@@ -2,7 +2,8 @@
 
 Stable-Baselines3 gets the tuned settings of RL Baselines3 Zoo (`hyperparams/ppo.yml` and
 `ppo_lstm.yml`); Shoal gets those in `configs/`. Tasks of several agents, which that library cannot
-be given, are held against random players. Cheap tasks come first.
+be given, are held against random players, and a game of our own against a scripted one, too. Cheap
+tasks come first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from typing import Any, NamedTuple
 
 from benchmarks.plan import ROOT
 
-LIBRARIES = {"shoal": "Shoal", "sb3": "Stable-Baselines3", "random": "random players"}
+LIBRARIES = {
+    "shoal": "Shoal",
+    "sb3": "Stable-Baselines3",
+    "random": "random players",
+    "scripted": "scripted player",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class Task:
     env: str
     """A Gymnasium id, or module:factory."""
     sb3: Settings | None
-    """None: there are several agents, and random players are what it is compared with."""
+    """None: it is compared with `baselines`."""
     steps: int
     seeds: int = 10
     threshold: float | None = None
@@ -57,11 +63,15 @@ class Task:
     """How people know it, if not by the name of the environment."""
     counts_wins: bool = False
     """Whether the score is the share of episodes that were won, and not their return."""
+    win: str = ""
+    """What the last info of an episode that was won has in it; else its return is above zero."""
+    baselines: tuple[str, ...] = ("random",)
+    """Players that learn nothing; a verdict is by the first of them."""
 
     @property
-    def libraries(self) -> tuple[str, str]:
+    def libraries(self) -> tuple[str, ...]:
         """Ours, and what it is compared with."""
-        return ("shoal", "random" if self.sb3 is None else "sb3")
+        return ("shoal", *(self.baselines if self.sb3 is None else ["sb3"]))
 
     @property
     def title(self) -> str:
@@ -234,6 +244,18 @@ _TABLE = (
         steps=300_000,
         seeds=5,
         called="MPE simple spread",
+    ),
+    Task(
+        "gameboy_long",
+        "shoal.envs.gameboy:GameBoyEnv",
+        None,
+        steps=1_000_000,
+        seeds=3,
+        threshold=0.9,
+        called="Tidekeep on a Game Boy, games won",
+        counts_wins=True,
+        win="goal",
+        baselines=("random", "scripted"),
     ),
 )
 TASKS = {task.name: task for task in _TABLE}

@@ -1,6 +1,6 @@
 """One training of one library: what is written down about it, and how its policy is judged.
 
-Both libraries go through here: the same environments, the same number of steps, the same judging.
+All go through here: the same environments, the same number of steps, the same judging.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _PACKAGES = (
     "sb3-contrib",
     "pettingzoo",
     "mpe2",
+    "pyboy",
 )
 
 
@@ -70,8 +71,8 @@ Learn = Callable[[Job, Curve], Player]
 """Trains, keeps the curve, and returns the final policy."""
 
 
-def row_of(job: Job, learn: Learn, num_episodes: int = EPISODES) -> Row:
-    """Train, judge, and write everything down."""
+def row_of(job: Job, learn: Learn, num_episodes: int = EPISODES, env: Any = None) -> Row:
+    """Train, judge, and write everything down; in `env`, where the player has to know it."""
     task, begun, stamp = job.task, datetime.datetime.now(datetime.UTC), commit()
     settings, curve = task.settings(job.library), Curve(task.steps)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -83,7 +84,7 @@ def row_of(job: Job, learn: Learn, num_episodes: int = EPISODES) -> Row:
         library=job.library,
         seed=job.seed,
         steps=task.steps,
-        returns=judge(player, task, job.seed, num_episodes),
+        returns=judge(player, task, job.seed, num_episodes, env),
         curve=curve.points,
         wall_s=wall_s,
         cpu_s=cpu_s,
@@ -95,17 +96,19 @@ def row_of(job: Job, learn: Learn, num_episodes: int = EPISODES) -> Row:
     )
 
 
-def judge(player: Player, task: Task, seed: int, num_episodes: int) -> list[float]:
+def judge(player: Player, task: Task, seed: int, num_episodes: int, env: Any = None) -> list[float]:
     """Returns of episodes in an environment of its own, with seeds that no training draws on.
 
     Where wins are counted, 1 for an episode that was won and 0 for another.
     """
-    played = env_of(task)
+    played = env_of(task) if env is None else env
     try:
-        returns = [_play(played, player, evaluation_seed(seed, k)) for k in range(num_episodes)]
+        ends = [_play(played, player, evaluation_seed(seed, k)) for k in range(num_episodes)]
     finally:
         played.close()
-    return [float(one > 0.0) for one in returns] if task.counts_wins else returns
+    if not task.counts_wins:
+        return [total for total, _ in ends]
+    return [float(task.win in info if task.win else total > 0.0) for total, info in ends]
 
 
 def env_of(task: Task) -> Any:
@@ -114,7 +117,8 @@ def env_of(task: Task) -> Any:
     return find_env(task.env, kwargs).factories[0]()
 
 
-def _play(env: Any, player: Player, seed: int) -> float:
+def _play(env: Any, player: Player, seed: int) -> tuple[float, dict[str, Any]]:
+    """The return of an episode, and its last info."""
     player.begin()
     observation, info = env.reset(seed=seed)
     total, is_over = 0.0, False
@@ -123,7 +127,7 @@ def _play(env: Any, player: Player, seed: int) -> float:
         observation, reward, terminated, truncated, info = env.step(action)
         total += player.gain(observation, float(reward))
         is_over = bool(terminated or truncated)
-    return total
+    return total, info
 
 
 # --- stamps -------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ AGAINST_ENVS = (8, 32)
 SPEEDUP = {
     "cheap": Course("CartPole-v1", 64, 10, rollout=2048),
     "heavy": Course(WORKLOADS["work-500us"].env, 64, 10, rollout=2048),
+    "gameboy": Course(WORKLOADS["gameboy-4"].env, 128, 4, rollout=2048),
 }
 SPEEDUP_ENVS = (1, 4, 8, 16)
 CLAIMED = {4: 2.5, 8: 4.0, 16: 6.0}

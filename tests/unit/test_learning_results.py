@@ -24,6 +24,7 @@ pytest.importorskip("yaml")
 
 from benchmarks.learning import intervals, ours, plots, report, rows, run, trial
 from benchmarks.learning.intervals import Interval
+from benchmarks.learning.one import train_of
 from benchmarks.learning.rows import Row
 from benchmarks.learning.tasks import TASKS, Job, Linear, Settings, Task, jobs
 from benchmarks.learning.worlds import cartpole_without_velocities
@@ -357,7 +358,7 @@ def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
         "| Stable-Baselines3 | 3 | 410.0 (409.0 to 411.0) | 400.0 to 420.0 | 0 of 3 | 2 | 1 |",
         "Asked: at least 475 on every seed.",
         "(images/one.svg)",
-        "7 of 142 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
+        "7 of 151 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
         "`abc` (6), `def-dirty` (1)",
         "A CPU, 2 cores (7)",
         "torch 2",
@@ -387,7 +388,7 @@ def test_two_seeds_decide_nothing(tmp_path: Path) -> None:
 def test_without_rows_the_page_says_so(tmp_path: Path) -> None:
     text = report.markdown(report.compare(tmp_path, near), {})
     assert "No task has 3 rows of both libraries yet." in text
-    assert "0 of 142 rows are there." in text
+    assert "0 of 151 rows are there." in text
 
 
 def test_curves_are_compared_at_the_same_steps() -> None:
@@ -427,3 +428,28 @@ def test_a_page_is_written_with_its_pictures(tmp_path: Path) -> None:
     first = picture.read_bytes()
     plots.draw(CARTPOLE, report.compare(tmp_path / "rows")[0].rows, picture)
     assert picture.read_bytes() == first
+
+
+# --- players that learn nothing -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("library", "share"), [("random", 0.0), ("scripted", 1.0)])
+def test_games_are_won_by_what_the_last_info_says(library: str, share: float) -> None:
+    pytest.importorskip("pyboy")
+    game = TASKS["gameboy_long"]
+    assert game.libraries == ("shoal", "random", "scripted")
+    made = train_of(library)(Job(game, library, 0), 3)
+    assert made.returns == [share] * 3
+
+
+def test_every_baseline_has_its_column(tmp_path: Path) -> None:
+    game = TASKS["gameboy_long"]
+    for job in jobs([game], game.libraries):
+        score = {"shoal": 0.98, "random": 0.0, "scripted": 1.0}[job.library]
+        rows.write(tmp_path, job, row(job, returns=[score]))
+    found = report.compare(tmp_path, lambda scores: Interval(scores[0], scores[0], scores[0]))
+    text = report.markdown(found, {})
+    assert "| task | steps | Shoal | random players | scripted player | our interval |" in text
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {game.title} ")]
+    assert line.count("|") == 7
+    assert line.endswith("| above |")

@@ -3,7 +3,8 @@
     loop ──► sink.write(step, metrics) ──► console · metrics.jsonl · TensorBoard · Weights & Biases
     metrics.jsonl ──► curves.png               environment 0 ──► videos/step-000012000.mp4
 
-Read `sink` (the one contract), `metrics` (all the names), `jsonl`, `progress` and `console`.
+Read `sink` (the one contract), `metrics` (all the names), `jsonl`, `progress`, and the two ways to
+look on: `console` and `lines`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from shoal.monitor.wandb import WeightsAndBiases
 
 if TYPE_CHECKING:
     from shoal.monitor.console import Console
+    from shoal.monitor.lines import Lines
 
 __all__ = [
     "METRICS",
     "Console",
     "JsonLines",
+    "Lines",
     "Metrics",
     "Sink",
     "Steadfast",
@@ -39,9 +42,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The console needs rich, and a worker that films its environment does not.
+    # These need rich, and a worker that films its environment does not.
     if name == "Console":
         from shoal.monitor.console import Console
 
         return Console
+    if name == "Lines":
+        from shoal.monitor.lines import Lines
+
+        return Lines
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,12 +25,10 @@ from rich.text import Text
 from shoal.monitor import progress as words
 from shoal.monitor.progress import Progress, Undertaking
 from shoal.monitor.sink import Metrics
+from shoal.monitor.speaker import GONE, Speaker
 
 DRAW_EVERY_S = 0.1
 """More often is not seen, and a drawing costs about a millisecond."""
-
-# Closed, or full; SystemExit is how rich answers a pipe that nobody reads any more.
-_GONE = (OSError, ValueError, SystemExit)
 
 
 def is_seen() -> bool:
@@ -46,13 +44,13 @@ class Console:
     """
 
     def __init__(self, run: Undertaking, screen: rich.console.Console | None = None) -> None:
-        self._screen = screen or rich.console.Console()
+        self._speaker = Speaker(screen, self._leave)
+        self._screen = self._speaker.screen
         self._progress = Progress(run, self._screen.get_time)
         self._live = self._make_live()
         self._drawn_s = -DRAW_EVERY_S
-        self._is_gone = False
         self._is_closed = False
-        self._say(*words.opening(run))
+        self._speaker.say(*words.opening(run))
 
     def __str__(self) -> str:
         return "the console"
@@ -63,21 +61,21 @@ class Console:
         restarts = self._progress.latest.get("engine/restarts", 0)
         self._progress.take(step, metrics)
         if metrics.get("engine/restarts", 0) > restarts:
-            self._say(words.restarted(restarts, metrics["engine/restarts"]))
+            self._speaker.say(words.restarted(restarts, metrics["engine/restarts"]))
         if "eval/return_mean" in metrics:
-            self._say(words.evaluation(metrics))
+            self._speaker.say(words.evaluation(metrics))
         if self._live is not None:
             self._draw(self._live)
         elif self._progress.is_due():
             self._progress.mark_told()
-            self._say(words.one_line(self._progress))
+            self._speaker.say(words.one_line(self._progress))
 
     def close(self) -> None:
         """Leave the terminal as it was, with the last state of the display on it."""
         self._is_closed = True
         live, self._live = self._live, None
         if live is not None and live.is_started:
-            self._attempt(live.stop)
+            self._speaker.attempt(live.stop)
 
     def finish(self, summary: Mapping[str, str], paths: Mapping[str, Path]) -> None:
         """Close, and say what came out of it and where that was written."""
@@ -85,11 +83,11 @@ class Console:
         if summary:
             table = Table("Summary", "", box=SIMPLE_HEAD)
             for name, value in summary.items():
-                cells = (Text(self._encodable(cell), overflow="fold") for cell in (name, value))
-                table.add_row(*cells)
-            self._attempt(partial(self._screen.print, table))
+                cells = (self._speaker.encodable(cell) for cell in (name, value))
+                table.add_row(*(Text(cell, overflow="fold") for cell in cells))
+            self._speaker.attempt(partial(self._screen.print, table))
         if paths:
-            self._say("Written:", *(f"  {line}" for line in words.aligned(paths)))
+            self._speaker.say("Written:", *(f"  {line}" for line in words.aligned(paths)))
 
     # --- showing -------------------------------------------------------------------------------
 
@@ -100,41 +98,28 @@ class Console:
             return None
         return Live(console=screen, auto_refresh=False, get_renderable=self._picture)
 
-    def _say(self, *lines: str) -> None:
-        for line in lines:
-            text = Text(self._encodable(line))
-            self._attempt(partial(self._screen.print, text, soft_wrap=True))
-
-    def _encodable(self, line: str) -> str:
-        encoding = self._screen.encoding
-        return line.encode(encoding, "replace").decode(encoding)
-
     def _draw(self, live: Live) -> None:
         now_s = self._screen.get_time()
         if now_s - self._drawn_s < DRAW_EVERY_S:
             return
         self._drawn_s = now_s
-        self._attempt(live.refresh if live.is_started else partial(live.start, refresh=True))
+        draw = live.refresh if live.is_started else partial(live.start, refresh=True)
+        self._speaker.attempt(draw)
 
-    def _attempt(self, show: Callable[[], object]) -> None:
-        """Show something, unless there is nobody to show it to."""
-        if self._is_gone:
-            return
-        try:
-            show()
-        except _GONE:
-            self._is_gone = True
-            if self._live is not None:
-                with suppress(*_GONE):
-                    self._live.stop()
+    def _leave(self) -> None:
+        """Nobody looks on any more: the stream of the process is not this display's."""
+        if self._live is not None:
+            with suppress(*GONE):
+                self._live.stop()
 
     def _picture(self) -> RenderableType:
         progress = self._progress
         lines = [words.rewards(progress), f"{words.completed(progress)}{self._restarts()}"]
         table = Table.grid(padding=(0, 2))
         for group, numbers in words.details(progress).items():
-            table.add_row(Text(group, style="dim"), Text(self._encodable(numbers)))
-        texts = [Text(self._encodable(line), no_wrap=True, overflow="ellipsis") for line in lines]
+            table.add_row(Text(group, style="dim"), Text(self._speaker.encodable(numbers)))
+        known = map(self._speaker.encodable, lines)
+        texts = [Text(line, no_wrap=True, overflow="ellipsis") for line in known]
         return Group(self._bar(), *texts, table)
 
     def _bar(self) -> RenderableType:

@@ -15,6 +15,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "episode/return": "return of the latest episode that ended",
         "episode/length": "steps of the latest episode that ended",
         "episode/return_mean": "mean return of the latest 100 episodes",
+        "episode/return_mean_10": "mean return of the latest 10 episodes",
         "episode/length_mean": "mean length of the latest 100 episodes",
         "train/policy_loss": "loss of the policy",
         "train/value_loss": "loss of the value function",

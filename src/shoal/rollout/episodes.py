@@ -78,7 +78,7 @@ class Episodes:
         self._num_begun += 1
 
     def metrics(self) -> dict[str, float]:
-        """Of the latest one, and of the latest hundred; nothing before the first has ended."""
+        """Of the latest one, ten and hundred; nothing before the first has ended."""
         told: dict[str, float] = {"run/episodes": self.num_ended}
         if self._latest:
             returns, lengths = zip(*self._latest, strict=True)
@@ -86,6 +86,7 @@ class Episodes:
                 "episode/return": returns[-1],
                 "episode/length": lengths[-1],
                 "episode/return_mean": float(np.mean(returns)),
+                "episode/return_mean_10": float(np.mean(returns[-10:])),
                 "episode/length_mean": float(np.mean(lengths)),
             }
             means = np.mean(self._latest_by_agent, axis=0).tolist()

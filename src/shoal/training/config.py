@@ -75,8 +75,10 @@ class OutputConfig:
     """Episodes of an evaluation."""
     eval_against: Literal["auto", "itself", "random"] = "auto"
     """Who plays the others where agents take turns; auto: random ones, from each seat in turn."""
+    console: Literal["display", "lines"] = "display"
+    """How it is shown: drawn over itself where there is a terminal, or line by line anywhere."""
     log_interval: int = 10
-    """Print a line every so many episodes, where there is no terminal."""
+    """Print a line every so many episodes, where there is no display."""
     tensorboard: bool = True
     """Write TensorBoard events."""
     wandb: bool = False

@@ -21,6 +21,7 @@ from shoal.errors import ConfigError
 from shoal.monitor import (
     Console,
     JsonLines,
+    Lines,
     Sink,
     Steadfast,
     TensorBoard,
@@ -42,6 +43,10 @@ from shoal.training.watch import Evaluate, Every, Save, Signals
 log = logging.getLogger("shoal")
 
 BEST, FINAL = "best_model", "final_model"
+
+Shown = Console | Lines
+CONSOLES: Mapping[str, type[Shown]] = {"display": Console, "lines": Lines}
+"""The ways to look on, as `console` names them."""
 
 
 class Training(Protocol):
@@ -96,7 +101,7 @@ class Conduct:
         what was written before is whole.
         """
         with ExitStack() as until_done:
-            console = Console(self._undertaking) if shows else None
+            console = CONSOLES[self._output.console](self._undertaking) if shows else None
             sinks = [until_done.enter_context(closing(one)) for one in self._sinks(console)]
             progress = self._training.progress
             progress.sinks = sinks
@@ -116,7 +121,7 @@ class Conduct:
                 progress.step,
             )
 
-    def _sinks(self, console: Console | None) -> list[Sink]:
+    def _sinks(self, console: Shown | None) -> list[Sink]:
         output, root, begun = self._output, self._folder.root, self._undertaking.first_step
         if begun:
             _forget_after(self._folder.metrics, begun)
@@ -150,7 +155,7 @@ class Conduct:
         return Every(interval, self._undertaking.first_episode)
 
     def _finish(
-        self, progress: Progress, watch: Evaluate, console: Console | None, is_saved: bool
+        self, progress: Progress, watch: Evaluate, console: Shown | None, is_saved: bool
     ) -> Run:
         evaluation = watch.now(progress)
         summary = {**self._summary(progress, evaluation), "is_saved": is_saved}

@@ -1,0 +1,112 @@
+"""Is a Game Boy that is killed or hangs rebuilt, and does the run go on?"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shoal
+from faults.recovering import kill_worker
+from shoal.envs.gameboy import ACTIONS, GameBoyEnv
+from trace_of import assert_same
+
+NUM_ENVS, NUM_STEPS, AT = 4, 40, 23
+LIMIT_S = 3.0
+
+
+class Hanging(GameBoyEnv):
+    """Hangs once, in the `at`-th step of the process that finds no such file yet."""
+
+    def __init__(self, marker: Path | None = None, at: int = AT, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._marker, self._left = marker, at
+
+    def step(self, action: Any) -> Any:
+        self._left -= 1
+        if self._left == 0 and self._marker is not None and self._is_first():
+            while True:  # where no signal is served and nothing is released, as in a stuck emulator
+                time.monotonic()
+        return super().step(action)
+
+    def _is_first(self) -> bool:
+        assert self._marker is not None
+        try:
+            os.close(os.open(self._marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+def play(make_env: Any, on_failure: str, kills: bool = False, **limits: Any) -> tuple[Any, Any]:
+    """All that was returned, and what the engine tells of it."""
+    factories = [make_env, *[lambda: GameBoyEnv(episode_length=15)] * (NUM_ENVS - 1)]
+    with shoal.make(
+        factories, backend="process", num_workers=2, on_failure=on_failure, **limits
+    ) as envs:
+        actions = np.random.default_rng(0).integers(len(ACTIONS), size=(NUM_STEPS, NUM_ENVS))
+        steps: list[Any] = [envs.reset(seed=1)]
+        for turn, row in enumerate(actions):
+            if kills and turn == AT:
+                kill_worker(envs, 0)
+            steps.append(envs.step(row))
+        return steps, envs.stats()
+
+
+def plain() -> GameBoyEnv:
+    return GameBoyEnv(episode_length=15)
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Any:
+    return lambda: Hanging(tmp_path / "hung", episode_length=15)
+
+
+def test_a_game_boy_that_hangs_is_replaced_and_its_episode_goes_on(hanging: Any) -> None:
+    steps, stats = play(hanging, "replay", step_timeout_s=LIMIT_S)
+    assert (stats["timeouts"], stats["replays"] > 0) == (1, True)
+    assert_same(steps, play(plain, "replay")[0])
+
+
+@pytest.mark.parametrize("how", ["killed", "hung"])
+def test_it_can_begin_anew_instead_and_nobody_else_notices(hanging: Any, how: str) -> None:
+    is_killed = how == "killed"
+    make_env = plain if is_killed else hanging
+    limits = {} if is_killed else {"step_timeout_s": LIMIT_S}
+    steps, stats = play(make_env, "restart", kills=is_killed, **limits)
+    assert stats["restarts"] == 2, "both environments of that worker"
+    expected, _ = play(plain, "restart")
+    lost = [turn for turn, step in enumerate(steps[1:]) if "restarted" in step[4]]
+    assert len(lost) == 1
+    _, rewards, terminated, truncated, infos = steps[1 + lost[0]]
+    assert infos["restarted"][0]
+    assert (rewards[0], terminated[0], truncated[0]) == (0.0, False, True)
+    for step, other in zip(
+        steps[1:], expected[1:], strict=True
+    ):  # environments of the other worker
+        for one, two in zip(step[:4], other[:4], strict=True):
+            np.testing.assert_array_equal(one[2:], two[2:])
+
+
+def test_a_lost_game_boy_begins_in_its_saved_state_again() -> None:
+    """The reset point of an environment with a state is that state, also after a death."""
+    env = GameBoyEnv()
+    env.reset(seed=3)
+    for action in (5, 5, 3, 3, 6):
+        expected, *_ = env.step(action)
+    state = env.save_state()
+    env.close()
+    with shoal.make(
+        lambda: GameBoyEnv(state=state), 2, backend="process", num_workers=1, autoreset="same_step"
+    ) as envs:
+        envs.reset(seed=0)
+        envs.step(np.array([4, 4]))
+        kill_worker(envs, 0)
+        observations, _, _, truncated, _ = envs.step(np.array([4, 4]))
+        assert truncated.all()
+        for observation in observations:
+            np.testing.assert_array_equal(observation, expected)

@@ -1,0 +1,124 @@
+"""Does `make train` train on the game, with what its variables say, and tell of it?"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shoal.envs.gameboy.env import RAM_MAP, ROM
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "train_gameboy.py"
+SHORT = ("--total-steps", "600", "--n-steps", "100", "--episode-length", "60")
+
+
+def train(folder: Path, *arguments: str) -> tuple[list[str], Path]:
+    """What it says, and the folder that it leaves."""
+    given = [*SHORT, "--run-dir", str(folder), "--eval-episodes", "1", *arguments]
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *given],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert not done.returncode, done.stderr
+    (left,) = folder.iterdir()
+    return done.stdout.splitlines(), left
+
+
+def test_a_run_says_what_it_does_and_leaves_curves_and_a_video(tmp_path: Path) -> None:
+    said, folder = train(tmp_path, "--n-envs", "2", "--no-calibrate")
+    begins = [line.partition(":")[0] for line in said]
+    for word in ("Initialisation", "Optimisation", "Clean-up"):
+        assert word in begins, said
+    assert "PARALLEL TRAINING COMPLETE" in said
+    assert "Final step: 600" in said
+    assert "Total episodes: 10" in said
+    assert "Environments used: 2" in said
+    for name in ("curves.png", "videos/final.mp4", "checkpoints/final_model.safetensors"):
+        assert (folder / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["--rom", str(ROM), "--ram-map", str(RAM_MAP)], "ram"),
+        (["--rom", str(ROM)], "pixels"),
+    ],
+)
+def test_a_cartridge_of_ones_own_is_trained_on(
+    tmp_path: Path, given: list[str], expected: str
+) -> None:
+    _, folder = train(tmp_path, *given, "--total-steps", "100")
+    kwargs = yaml.safe_load((folder / "config.yaml").read_text())["envs"]["env_kwargs"]
+    assert kwargs["rom"] == str(ROM)
+    assert kwargs["observation"] == expected
+    assert kwargs["episode_length"] == 60
+
+
+def planned(target: str, **variables: str) -> dict[str, str]:
+    """The flags that a target of the Makefile would train with."""
+    words = [f"{name}={value}" for name, value in variables.items()]
+    done = subprocess.run(
+        ["make", "-n", "-o", ".venv/.ready", target, *words],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("TRAIN_")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (line,) = [line for line in done.stdout.splitlines() if SCRIPT.name in line]
+    flags = shlex.split(line)[2:]
+    return dict(zip(flags[::2], flags[1::2], strict=True))
+
+
+DEFAULTS = {
+    "--total-steps": "100000",
+    "--n-envs": "1",
+    "--episode-length": "500",
+    "--n-epochs": "4",
+    "--batch-size": "128",
+    "--run-dir": "training_runs",
+    "--device": "auto",
+}
+BRIEF = {
+    "--total-steps": "20000",
+    "--n-envs": "2",
+    "--episode-length": "750",
+    "--n-epochs": "6",
+}
+VARIABLES = {
+    "TRAIN_STEPS": "--total-steps",
+    "TRAIN_ENVS": "--n-envs",
+    "TRAIN_EPISODE_LENGTH": "--episode-length",
+    "TRAIN_UPDATE_EPOCHS": "--n-epochs",
+    "TRAIN_BATCH_SIZE": "--batch-size",
+    "TRAIN_OUTPUT_DIR": "--run-dir",
+    "TRAIN_DEVICE": "--device",
+    "TRAIN_OBS": "--observation",
+    "TRAIN_ROM": "--rom",
+    "TRAIN_RAM_MAP": "--ram-map",
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "own"),
+    [
+        ("train", {}),
+        ("train-20k", BRIEF),
+        ("train-parallel", {"--n-envs": "4"}),
+        ("train-pure-rl", {}),
+    ],
+)
+def test_every_target_has_its_defaults_and_every_variable_wins(target: str, own: Any) -> None:
+    assert planned(target) == DEFAULTS | own
+    given = {name: f"{place}7" for place, name in enumerate(VARIABLES)}
+    assert planned(target, **given) == {VARIABLES[name]: value for name, value in given.items()}
