@@ -235,6 +235,7 @@ _TABLE = (
         None,
         steps=300_000,
         seeds=5,
+        threshold=25.0,  # four times what random players get
         called="Three hunters of the grid world",
     ),
     Task(
@@ -243,6 +244,7 @@ _TABLE = (
         None,
         steps=300_000,
         seeds=5,
+        threshold=-60.0,  # of what random players lose, three quarters
         called="MPE simple spread",
     ),
     Task(

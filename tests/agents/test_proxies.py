@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -15,9 +16,11 @@ pytest.importorskip("pettingzoo")
 
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 
+from shoal.envs import GridWorldEnvMultiAgent
 from shoal.vector.agents.proxies import team_proxies, turn_proxies
 
 EXAMPLES = "pettingzoo.test.example_envs."
+GRID_WORLD = partial(GridWorldEnvMultiAgent, size=5, max_steps=12, agents=3, num_obstacles=3)
 TEAMS = {
     "meadow": Meadow,
     "generated": EXAMPLES + "generated_agents_parallel_v0:parallel_env",
@@ -28,6 +31,7 @@ TEAMS = {
     "spread": "mpe2.simple_spread_v3:parallel_env",
     "push": "mpe2.simple_push_v3:parallel_env",
     "adversary": "mpe2.simple_adversary_v3:parallel_env",
+    "grid world": GRID_WORLD,
 }
 TURNS = {
     "round": Round,
@@ -37,6 +41,9 @@ TURNS = {
     "rock paper scissors": "pettingzoo.classic.rps_v2:env",
     "connect four": "pettingzoo.classic.connect_four_v3:env",
     "spread": "mpe2.simple_spread_v3:env",
+    "push": "mpe2.simple_push_v3:env",
+    "adversary": "mpe2.simple_adversary_v3:env",
+    "grid world": GRID_WORLD,
 }
 BACKENDS = ["serial", "process"]
 
@@ -64,7 +71,7 @@ def _opened() -> Iterator[None]:
 def test_a_team_elsewhere_is_a_parallel_env(name: str, backend: str) -> None:
     (proxy,) = team_proxies(there(TEAMS[name]), 1, backend=backend)
     with proxy.envs:
-        parallel_api_test(proxy, num_cycles=60)
+        parallel_api_test(proxy, num_cycles=30)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -72,39 +79,30 @@ def test_a_team_elsewhere_is_a_parallel_env(name: str, backend: str) -> None:
 def test_agents_elsewhere_are_an_aec_env(name: str, backend: str) -> None:
     (proxy,) = turn_proxies(there(TURNS[name]), 1, backend=backend)
     with proxy.envs:
-        api_test(proxy, num_cycles=60)
+        api_test(proxy, num_cycles=30)
 
 
-@pytest.mark.parametrize("name", ["meadow", "spread", "push", "rock paper scissors"])
+@pytest.mark.parametrize("name", TEAMS)
 def test_seeds_of_a_team_elsewhere_are_kept(name: str) -> None:
-    opened: list[Any] = []
-
-    def make() -> Any:
-        (proxy,) = team_proxies(there(TEAMS[name]), 1, backend="process")
-        opened.append(proxy)
-        return proxy
-
-    try:
-        parallel_seed_test(make, num_cycles=30)
-    finally:
-        for one in opened:
-            one.close()
+    with ExitStack() as opened:
+        parallel_seed_test(_one_of(team_proxies, TEAMS[name], opened), num_cycles=10)
 
 
-@pytest.mark.parametrize("name", ["round", "connect four", "rock paper scissors"])
+@pytest.mark.parametrize("name", TURNS)
 def test_seeds_of_agents_elsewhere_are_kept(name: str) -> None:
-    opened: list[Any] = []
+    with ExitStack() as opened:
+        seed_test(_one_of(turn_proxies, TURNS[name], opened), num_cycles=10)
+
+
+def _one_of(proxies: Any, env: Any, opened: ExitStack) -> Any:
+    """Makes proxies that are closed in the end."""
 
     def make() -> Any:
-        (proxy,) = turn_proxies(there(TURNS[name]), 1, backend="process")
-        opened.append(proxy)
+        (proxy,) = proxies(there(env), 1, backend="process")
+        opened.enter_context(proxy.envs)
         return proxy
 
-    try:
-        seed_test(make, num_cycles=30)
-    finally:
-        for one in opened:
-            one.close()
+    return make
 
 
 def test_every_environment_has_its_own_proxy() -> None:
@@ -117,3 +115,13 @@ def test_every_environment_has_its_own_proxy() -> None:
         actions = dict.fromkeys(plain.agents, 1)
         assert proxies[1].step(actions)[1] == plain.step(actions)[1]
         assert proxies[0].agents == proxies[2].agents == ["ann", "bob", "cyd"]
+
+
+def test_ids_and_environments_of_the_other_kind_are_taken() -> None:
+    (team,) = team_proxies("classic/connect_four-v3", 1, backend="serial")
+    (turns,) = turn_proxies("mpe2.simple_spread_v3:parallel_env", 1, backend="serial")
+    with team.envs, turns.envs:
+        team.reset(seed=0)
+        assert team.agents == ["player_0", "player_1"]
+        turns.reset(seed=0)
+        assert turns.agent_selection == "agent_0"

@@ -8,14 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from shoal.envs.masks import MASK, mask_in
 from shoal.layout import Array, Layout
-from shoal.rollout.groups import MASK
-
-
-def mask_in(observation: Any, info: Mapping[str, Any]) -> Any:
-    """What is said of possible actions, of one environment or of a batch; None where nothing is."""
-    mask = info.get(MASK)
-    return observation.get(MASK) if mask is None and isinstance(observation, dict) else mask
 
 
 class Masks:

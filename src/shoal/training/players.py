@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from shoal.algos.agent import Agent
 from shoal.algos.company import Company
+from shoal.envs.masks import mask_in
 from shoal.layout import Array, Layout
-from shoal.rollout.masks import mask_in
 from shoal.rollout.shares import Share, joined
 from shoal.training.lineup import Troupe
 from shoal.vector.agents.reading import nothing

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from shoal.envs.conversions.joint import join
 from shoal.envs.conversions.team import as_parallel
+from shoal.envs.masks import MASK, mask_in
 from shoal.errors import ConfigError, ContractError, shown
 
 Floats = npt.NDArray[np.float32]
@@ -127,12 +128,12 @@ class FlattenMultiAgentWrapper(gymnasium.Env[Floats, Any]):
             "infos": {name: dict(infos[name]) for name in names if infos.get(name)},
         }
         masks = [
-            _mask(observations.get(name), infos.get(name)) if name in alive else None
+            mask_in(observations.get(name), infos.get(name)) if name in alive else None
             for name in names
         ]
         mask = self._joint.mask(masks)
         if mask is not None:
-            info["action_mask"] = mask
+            info[MASK] = mask
         return info
 
 
@@ -162,10 +163,3 @@ def _row_of(boxes: list[spaces.Box]) -> spaces.Box:
     low = np.concatenate([*(np.minimum(box.low, 0) for box in boxes), 0 * ones])
     high = np.concatenate([*(np.maximum(box.high, 0) for box in boxes), ones])
     return spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
-
-
-def _mask(observation: Any, info: Mapping[str, Any] | None) -> Any:
-    mask = (info or {}).get("action_mask")
-    if mask is None and isinstance(observation, Mapping):
-        return observation.get("action_mask")
-    return mask

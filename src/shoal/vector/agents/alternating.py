@@ -99,7 +99,8 @@ class Alternating(Inner):
         self._views[number].write(observation)
         count = self._counts[number]
         if count and not self._has_ended:
-            self._mask[:count] = mask_of(observation, info, count)
+            mask = mask_of(observation, info, count)
+            self._mask[:count] = 1 if mask is None else mask
             self._mask[count:] = 0
         else:
             self._mask[:] = 0

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
+from shoal.envs.masks import MASK, mask_in
 from shoal.errors import ConfigError, ContractError
 from shoal.layout import Array, Layout
 
@@ -25,8 +26,6 @@ TAKES_TURNS = "takes_turns"
 """... and whether they act one after the other."""
 OURS = frozenset({CAST, TAKES_TURNS})
 """What metadata say to Shoal alone, and not to whoever holds the environments."""
-MASK = "action_mask"
-"""Under which name PettingZoo's environments say, in observation or info, what is possible."""
 
 
 @dataclass(frozen=True)
@@ -118,22 +117,17 @@ def num_choices(space: Space) -> int:
     return 0
 
 
-def says_what(said: Any) -> bool:
-    """Whether an observation or an info tells what is possible."""
-    return isinstance(said, dict) and MASK in said
-
-
-def mask_of(observation: Any, info: Any, count: int) -> Array:
-    """What an agent may do: what its observation or its info says, or else everything."""
-    for said in (observation, info):
-        if says_what(said):
-            if type(said[MASK]) is np.ndarray and said[MASK].shape == (count,):  # as nearly always
-                return said[MASK].astype(np.bool_)  # type: ignore[no-any-return]
-            given = said[MASK] if isinstance(said[MASK], tuple) else (said[MASK],)
-            mask = np.concatenate([np.ravel(one) for one in given]).astype(np.bool_)
-            if len(mask) != count:
-                raise ContractError(
-                    f"{MASK} has {len(mask)} entries; expected {count}, one for each choice."
-                )
-            return mask
-    return np.ones(count, np.bool_)
+def mask_of(observation: Any, info: Any, count: int) -> Array | None:
+    """What an agent may do, of so many choices; None where its environment does not say."""
+    said = mask_in(observation, info)
+    if said is None:
+        return None
+    if type(said) is np.ndarray and said.shape == (count,):  # as nearly always
+        return said.astype(np.bool_)
+    given = said if isinstance(said, tuple) else (said,)
+    mask = np.concatenate([np.ravel(one) for one in given]).astype(np.bool_)
+    if len(mask) != count:
+        raise ContractError(
+            f"{MASK} has {len(mask)} entries; expected {count}, one for each choice."
+        )
+    return mask

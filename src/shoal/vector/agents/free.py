@@ -6,11 +6,12 @@ them, as Python objects. Everything else is as for agents that are known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium import spaces
 
+from shoal.layout import Array
 from shoal.vector.agents.cast import mask_of, num_choices
 from shoal.vector.agents.inner import Inner
 
@@ -39,6 +40,20 @@ class Anything(spaces.Space[Any]):
         return False
 
 
+class Told(NamedTuple):
+    """What a step tells a team, by agent."""
+
+    observations: dict[Any, Any]
+    rewards: dict[Any, Any]
+    terminations: dict[Any, Any]
+    truncations: dict[Any, Any]
+    infos: dict[Any, Any]
+    agents: list[Any]
+    """Who may act next."""
+    masks: dict[Any, Array]
+    """What each of them may do, where there are choices."""
+
+
 class Free(Inner):
     """Told and acted on by objects."""
 
@@ -52,6 +67,14 @@ class Free(Inner):
         known = getattr(self.env, "possible_agents", None)
         return None if known is None else list(known)
 
+    def _possible(self, agent: Any, observation: Any, info: Any) -> Array | None:
+        """What an agent may do; None where it has no choices."""
+        count = num_choices(self.env.action_space(agent))
+        if not count:
+            return None
+        mask = mask_of(observation, info, count)
+        return np.ones(count, np.bool_) if mask is None else mask
+
 
 class FreeTeam(Free):
     """A team; its action is a dict by agent, of all that live."""
@@ -60,20 +83,28 @@ class FreeTeam(Free):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observations, infos = self.env.reset(seed=seed, options=options)
-        return self._told(observations, {}, {}, {}, infos), {}
+        return self._told(observations, infos), {}
 
     def step(self, actions: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         env = self.env
         if actions is None:
             actions = {name: env.action_space(name).sample() for name in env.agents}
         observations, rewards, terminations, truncations, infos = env.step(actions)
-        told = self._told(observations, rewards, terminations, truncations, infos)
+        told = self._told(observations, infos)._replace(
+            rewards=dict(rewards), terminations=dict(terminations), truncations=dict(truncations)
+        )
         is_over, is_truncated = not env.agents, any(truncations.values())
         gain = float(sum(rewards.values()))
         return told, gain, is_over and not is_truncated, is_over and is_truncated, {}
 
-    def _told(self, *by_agent: Mapping[Any, Any]) -> tuple[Any, ...]:
-        return *map(dict, by_agent), list(self.env.agents)
+    def _told(self, observations: Any, infos: Any) -> Told:
+        living = list(self.env.agents)
+        masks = {
+            name: mask
+            for name in living
+            if (mask := self._possible(name, observations.get(name), infos.get(name))) is not None
+        }
+        return Told(dict(observations), {}, {}, {}, dict(infos), living, masks)
 
 
 class FreeAlternating(Free):
@@ -107,8 +138,9 @@ class FreeAlternating(Free):
         observation, reward, terminated, truncated, info = self.env.last()
         self._any_truncated |= bool(truncated)
         agent = self.env.agent_selection
-        count = num_choices(self.env.action_space(agent))
-        mask = mask_of(observation, info, count) if count else None
+        mask = self._possible(agent, observation, info)
+        if mask is not None and (terminated or truncated):
+            mask[:] = False
         return (agent, observation, reward, bool(terminated), bool(truncated), mask), dict(info)
 
     def standing(self) -> dict[str, Any]:

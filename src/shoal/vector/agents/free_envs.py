@@ -15,8 +15,9 @@ from shoal.errors import ContractError
 from shoal.layout import Array
 from shoal.seeding import Seed
 from shoal.vector.agents.delegate import Delegate
+from shoal.vector.agents.free import Told
 from shoal.vector.agents.reading import ByAgent, TeamBatch
-from shoal.vector.agents.turns import Turn
+from shoal.vector.agents.turns import Turn, noted_ends, resized, told_of_losses
 from shoal.vector.env import EnvIds, Options, VectorEnv
 
 
@@ -30,6 +31,8 @@ class FreeTeamVectorEnv(Delegate):
         super().__init__(below)
         self.agents: list[list[Any]] = [[] for _ in range(self.num_envs)]
         """Who may act in the next step, of each environment."""
+        self.action_masks: list[dict[Any, Array]] = [{} for _ in range(self.num_envs)]
+        """What each of them may do, where there are choices."""
 
     def reset(
         self, *, seed: int | Sequence[Seed] | None = None, options: Options = None
@@ -65,6 +68,26 @@ class FreeTeamVectorEnv(Delegate):
         """The environments that are ready, at least `min_envs` of them."""
         return self._results(self.below.recv(min_envs, timeout_s))
 
+    def resize(
+        self, num_envs: int | None = None, num_workers: int | None = None
+    ) -> tuple[ByAgent, dict[str, Any]]:
+        """Have more or fewer environments and workers; what new ones begin with."""
+        before = self.num_envs
+        told, _ = self.below.resize(num_envs, num_workers)
+        count = self.num_envs
+        self.agents = (self.agents + [[] for _ in range(count)])[:count]
+        self.action_masks = (self.action_masks + [{} for _ in range(count)])[:count]
+        batch = self._read(told, range(before, count))
+        return batch.observations, batch.infos
+
+    def branch(self, env_id: int, into_ids: Iterable[int]) -> None:
+        """Make other environments continue from the exact state of this one."""
+        into = list(into_ids)
+        super().branch(env_id, into)
+        for other in into:
+            self.agents[other] = list(self.agents[env_id])
+            self.action_masks[other] = dict(self.action_masks[env_id])
+
     def _each(
         self, actions: Mapping[Any, Any], env_ids: Sequence[int]
     ) -> tuple[dict[Any, Any], ...]:
@@ -81,33 +104,43 @@ class FreeTeamVectorEnv(Delegate):
         told, infos = list(batch.observations), batch.infos
         for row in np.flatnonzero(infos.get("_final_obs", ())):
             final, begun = infos["final_obs"][row], told[row]
-            infos["final_obs"][row] = final[0]
-            told[row] = (begun[0], *final[1:4], begun[4], begun[5])
+            infos["final_obs"][row] = final.observations
+            told[row] = final._replace(
+                observations=begun.observations,
+                infos=begun.infos,
+                agents=begun.agents,
+                masks=begun.masks,
+            )
         lost = infos.get("restarted", np.zeros(len(told), np.bool_))
         for row in np.flatnonzero(lost):
-            seen, *_, info, agents = told[row]
             who = self.agents[batch.env_ids[row]]
-            told[row] = (seen, dict.fromkeys(who, 0.0), {}, dict.fromkeys(who, True), info, agents)
+            told[row] = told[row]._replace(
+                rewards=dict.fromkeys(who, 0.0),
+                terminations={},
+                truncations=dict.fromkeys(who, True),
+            )
         found = self._read(told, batch.env_ids)
         return found._replace(infos=infos | found.infos, env_ids=batch.env_ids)
 
-    def _read(self, told: Sequence[Any], env_ids: Sequence[int] | Array) -> TeamBatch:
+    def _read(self, told: Sequence[Told], env_ids: Sequence[int] | Array) -> TeamBatch:
         """By agent; and take note of who lives."""
         names = list(dict.fromkeys(name for one in told for part in one[:4] for name in part))
         for env_id, one in zip(env_ids, told, strict=True):
-            self.agents[env_id] = one[5]
-        seen, infos = ({name: _objects(told, at, name) for name in names} for at in (0, 4))
-        rewards, terminations, truncations = (
-            {name: np.array([one[at].get(name, 0) for one in told], kind) for name in names}
-            for at, kind in ((1, np.float64), (2, np.bool_), (3, np.bool_))
+            self.agents[env_id], self.action_masks[env_id] = one.agents, one.masks
+        return TeamBatch(
+            {name: _objects([one.observations.get(name) for one in told]) for name in names},
+            {name: np.array([float(one.rewards.get(name, 0)) for one in told]) for name in names},
+            {name: np.array([bool(one.terminations.get(name)) for one in told]) for name in names},
+            {name: np.array([bool(one.truncations.get(name)) for one in told]) for name in names},
+            {name: _objects([one.infos.get(name) for one in told]) for name in names},
+            np.asarray(env_ids),
         )
-        return TeamBatch(seen, rewards, terminations, truncations, infos, np.asarray(env_ids))
 
 
-def _objects(told: Sequence[Any], at: int, name: Any) -> Array:
-    found = np.full(len(told), None, dtype=object)
-    for k, one in enumerate(told):
-        found[k] = one[at].get(name)
+def _objects(each: Sequence[Any]) -> Array:
+    found = np.full(len(each), None, dtype=object)
+    for k, one in enumerate(each):
+        found[k] = one
     return found
 
 
@@ -145,14 +178,19 @@ class FreeTurnVectorEnv(Delegate):
         """The environments that are ready, at least `min_envs`; `env_ids` tells which."""
         return self._results(self.below.recv(min_envs, timeout_s))
 
+    def resize(self, num_envs: int | None = None, num_workers: int | None = None) -> Turn:
+        """Have more or fewer environments and workers; the first turns of new ones."""
+        told, infos = self.below.resize(num_envs, num_workers)
+        self.ended = resized(self.ended, self.num_envs)
+        return self._turn(told, infos)
+
     def _results(self, batch: Batch) -> Turn:
-        self.env_ids = batch.env_ids
-        self.ended[batch.env_ids] = batch.terminations | batch.truncations
-        turn = self._turn(batch.observations, batch.infos)
-        if "restarted" in batch.infos and "final_obs" not in batch.infos:
-            lost = batch.infos["restarted"]
-            turn.rewards[lost], turn.terminations[lost], turn.truncations[lost] = 0.0, False, True
-        return turn
+        infos, self.env_ids = batch.infos, batch.env_ids
+        self.ended = noted_ends(self.ended, batch)
+        for row in np.flatnonzero(infos.get("_final_obs", ())):
+            final = infos["final_obs"][row]
+            infos["final_obs"][row] = None if final is None else final[1]
+        return told_of_losses(self._turn(batch.observations, infos))
 
     def _turn(self, told: Sequence[Any], infos: dict[str, Any]) -> Turn:
         count = len(told)

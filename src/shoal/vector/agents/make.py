@@ -58,20 +58,22 @@ def make_turns(
 
 
 def find(env: Source, kind: Literal["aec", "parallel"]) -> Source:
-    """What PettingZoo knows by this id; anything else as it is."""
+    """What PettingZoo knows by this id, of this kind or else of the other; others as they are."""
     if not isinstance(env, str) or ":" in env:
         return env
     with needs("pettingzoo", "multiagent"):
         import pettingzoo
         from pettingzoo.env_registry.exceptions import PettingZooRegistryError
-    try:
-        return partial(pettingzoo.make, kind, pettingzoo.spec(kind, env))
-    except PettingZooRegistryError as problem:
-        known = pettingzoo.aec_registry if kind == "aec" else pettingzoo.parallel_registry
-        raise ConfigError(
-            f"PettingZoo has no {kind} environment {env!r}. {suggest(env, list(known))} One of "
-            "your own is 'module:factory', its class, or a factory."
-        ) from problem
+    for each in (kind, "aec" if kind == "parallel" else "parallel"):
+        try:
+            return partial(pettingzoo.make, each, pettingzoo.spec(each, env))
+        except PettingZooRegistryError:
+            continue
+    known = sorted({*pettingzoo.aec_registry, *pettingzoo.parallel_registry})
+    raise ConfigError(
+        f"PettingZoo has no environment {env!r}. {suggest(env, known)} One of your own is "
+        "'module:factory', its class, or a factory."
+    )
 
 
 def find_any(env: Source) -> Source:
@@ -102,12 +104,18 @@ def at_once(env: Any) -> Any:
     return as_parallel(env)
 
 
+def in_turns(env: Any) -> Any:
+    """A PettingZoo environment in which agents take turns, of either kind."""
+    if _takes_turns(env):
+        return env
+    from shoal.envs.conversions import as_aec
+
+    return as_aec(env)
+
+
 def as_turns(env: Any) -> Alternating | FreeAlternating:
     """The same, one agent after the other."""
-    if not _takes_turns(env):
-        from shoal.envs.conversions import as_aec
-
-        env = as_aec(env)
+    env = in_turns(env)
     return Alternating(env) if hasattr(env, "possible_agents") else FreeAlternating(env)
 
 

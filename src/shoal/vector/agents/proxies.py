@@ -13,6 +13,7 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from shoal.vector.agents.free import FreeAlternating, FreeTeam
 from shoal.vector.agents.free_envs import FreeTeamVectorEnv, FreeTurnVectorEnv
+from shoal.vector.agents.make import at_once, find, in_turns
 from shoal.vector.make import make
 from shoal.vector.source import Source, Wrapper
 
@@ -20,8 +21,8 @@ from shoal.vector.source import Source, Wrapper
 def team_proxies(
     env: Source, num_envs: int = 1, *, wrappers: Sequence[Wrapper] = (), **settings: Any
 ) -> list[TeamProxy]:
-    """Environments of a team, each as a `ParallelEnv`; settings are those of `shoal.make`."""
-    made = _make(env, num_envs, [*wrappers, FreeTeam], settings)
+    """Environments of a team, each as a `ParallelEnv`; arguments are those of `make_team`."""
+    made = _make(find(env, "parallel"), num_envs, [*wrappers, at_once, FreeTeam], settings)
     envs = FreeTeamVectorEnv(made)
     return [TeamProxy(envs, env_id) for env_id in range(made.num_envs)]
 
@@ -29,8 +30,8 @@ def team_proxies(
 def turn_proxies(
     env: Source, num_envs: int = 1, *, wrappers: Sequence[Wrapper] = (), **settings: Any
 ) -> list[TurnProxy]:
-    """Environments in which agents take turns, each as an `AECEnv`."""
-    made = _make(env, num_envs, [*wrappers, FreeAlternating], settings)
+    """Environments in which agents take turns, each as an `AECEnv`; as for `make_turns`."""
+    made = _make(find(env, "aec"), num_envs, [*wrappers, in_turns, FreeAlternating], settings)
     envs = FreeTurnVectorEnv(made)
     return [TurnProxy(envs, env_id) for env_id in range(made.num_envs)]
 

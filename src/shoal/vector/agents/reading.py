@@ -29,7 +29,10 @@ class TeamBatch(NamedTuple):
 
 
 class Reading:
-    """From what the engine hands out to what each agent is told. Masks are `[num_envs, agents]`."""
+    """From what the engine hands out to what each agent is told. Masks are `[num_envs, agents]`.
+
+    Each of its arrays is replaced, and never written to, so that whoever has one may keep it.
+    """
 
     alive: Array
     """Who may act in the next step."""
@@ -40,7 +43,7 @@ class Reading:
     action_masks: Array | None
     """`[num_envs, agents, choices]`: what is possible for each; None without choices."""
     stacked: Any
-    """The latest observations of all agents in one; None where they differ."""
+    """What `see` was last told of, all agents in one; None where they differ."""
 
     def __init__(self, cast: Cast, num_envs: int) -> None:
         self._cast, self._num_envs = cast, num_envs
@@ -59,16 +62,26 @@ class Reading:
                 after[:kept] = before[:kept]
                 setattr(self, name, after)
 
+    def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
+        """These environments stand where another one does."""
+        for name in ("alive", "observed", "rewarded", "action_masks"):
+            before = getattr(self, name)
+            if before is not None:
+                setattr(self, name, _noted(before, into_ids, before[env_id]))
+
     def see(self, told: Mapping[str, Any], env_ids: Any = None) -> ByAgent:
-        """Take note of who is there and what is possible; what each agent sees."""
-        rows = slice(None) if env_ids is None else env_ids
+        """Take note of who is there and what is possible; what each agent sees.
+
+        `env_ids` are those that it is told of; None: all of them, in their order.
+        """
         flags = told["flags"]
-        self.alive[rows], self.observed[rows] = flags[:, ALIVE], flags[:, PRESENT]
+        self.alive = _noted(self.alive, env_ids, flags[:, ALIVE])
+        self.observed = _noted(self.observed, env_ids, flags[:, PRESENT])
         if "masks" in told:
-            if self.action_masks is None:
-                shape = (self._num_envs, *told["masks"].shape[1:])
-                self.action_masks = np.zeros(shape, np.bool_)
-            self.action_masks[rows] = told["masks"]
+            before = self.action_masks
+            if before is None:
+                before = np.zeros((self._num_envs, *told["masks"].shape[1:]), np.bool_)
+            self.action_masks = _noted(before, env_ids, told["masks"])
         seen, cast = told["observations"], self._cast
         if cast.sees_alike:
             self.stacked = seen
@@ -77,11 +90,12 @@ class Reading:
     def results(self, batch: Batch) -> TeamBatch:
         """What a step has come to. Rewards and flags are always the caller's own."""
         told, infos = batch.observations, batch.infos
-        rewards, flags = at_ends(told, infos, self.alive[batch.env_ids])
+        rows = None if len(batch.env_ids) == self._num_envs else batch.env_ids
+        rewards, flags = at_ends(told, infos, self.alive if rows is None else self.alive[rows])
         for row in np.flatnonzero(infos.get("_final_obs", ())):
             infos["final_obs"][row] = self._final(infos["final_obs"][row])
-        self.rewarded[batch.env_ids] = flags[:, PRESENT]
-        observations = self.see(told, batch.env_ids)
+        self.rewarded = _noted(self.rewarded, rows, flags[:, PRESENT])
+        observations = self.see(told, rows)
         return TeamBatch(
             observations,
             self.columns(rewards),
@@ -101,6 +115,15 @@ class Reading:
         if not cast.sees_alike:
             return dict(zip(cast.names, seen, strict=True))
         return {name: _row(seen, k) for name, k in cast.number.items()}
+
+
+def _noted(before: Array, rows: Any, values: Array) -> Array:
+    """The same with other values in these rows; None: in all."""
+    if rows is None:
+        return values.astype(np.bool_)
+    after = before.copy()
+    after[rows] = values
+    return after
 
 
 def at_ends(

@@ -64,7 +64,7 @@ class TeamRows(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """One step of all; what is given for an agent that is not there is not looked at."""
-        envs, present = self.envs, self.envs.alive.copy()
+        envs, present = self.envs, self.envs.alive
         told = self._by_agent(actions)
         seen, rewards, terminations, truncations, infos = envs.step(told)
         ended = _rows(terminations), _rows(truncations)

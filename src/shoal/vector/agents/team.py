@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from gymnasium.vector.utils import batch_space
 
+from shoal.engine.memento import Memento
 from shoal.errors import ContractError, shown, suggest
-from shoal.layout import Array
+from shoal.layout import Array, Layout
 from shoal.seeding import Seed
 from shoal.vector.agents.delegate import Known
 from shoal.vector.agents.reading import ByAgent, Reading, TeamBatch, joined, nothing
@@ -60,7 +62,11 @@ class TeamVectorEnv(Known):
         return self._reading.results(self._stepped(self._joined(actions)))[:5]
 
     def stacked(self) -> Any:
-        """The latest observations of all, `[num_envs, num_agents, ...]`, if agents are alike."""
+        """The latest observations of all, `[num_envs, num_agents, ...]`, if agents are alike.
+
+        No copy: it is the array of which what `reset`, `step`, `recv`, `reset_envs` or `resize`
+        returned last are views, so that its rows are those of that call.
+        """
         if not self.cast.sees_alike:
             raise ContractError(
                 "agents see different things, so that they cannot be stacked: "
@@ -97,6 +103,21 @@ class TeamVectorEnv(Known):
         told, infos = self.below.resize(num_envs, num_workers)
         self._reading.resize(self.num_envs)
         return self._reading.see(told, list(range(before, self.num_envs))), infos
+
+    def branch(self, env_id: int, into_ids: Iterable[int]) -> None:
+        """Make other environments continue from the exact state of this one."""
+        into = list(into_ids)
+        super().branch(env_id, into)
+        self._reading.branch(env_id, into)
+
+    def go_on(self, mementos: Sequence[Memento]) -> list[int]:
+        """Bring environments that were never reset to where others stood."""
+        not_there = super().go_on(mementos)
+        layout = Layout(self.below.single_observation_space)
+        if not layout.has_objects:
+            told = zip(*(one.observation for one in mementos), strict=True)
+            self._reading.see(layout.assemble(list(map(np.stack, told))))
+        return not_there
 
     # --- inside -----------------------------------------------------------------------------
 

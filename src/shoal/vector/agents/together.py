@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import iterate
 
-from shoal.vector.agents.cast import Cast, mask_of, num_choices, says_what
+from shoal.vector.agents.cast import Cast, mask_of, num_choices
 from shoal.vector.agents.inner import Inner
 from shoal.vector.agents.views import Stacked
 
@@ -176,8 +176,9 @@ class Masks:
         count = self._counts[k]
         if not count:
             return
-        if says_what(observation) or says_what(info):
-            self.rows[k, :count] = mask_of(observation, info, count)
+        mask = mask_of(observation, info, count)
+        if mask is not None:
+            self.rows[k, :count] = mask
             self._said[k] = None
         elif self._said[k] is not True:
             self.rows[k, :count] = 1

@@ -86,7 +86,7 @@ class TurnVectorEnv(Known):
     def resize(self, num_envs: int | None = None, num_workers: int | None = None) -> Turn:
         """Have more or fewer environments and workers; the first turns of new ones."""
         told, infos = self.below.resize(num_envs, num_workers)
-        self.ended = np.resize(self.ended, self.num_envs)
+        self.ended = resized(self.ended, self.num_envs)
         return self._turn(told, infos)
 
     # --- inside -----------------------------------------------------------------------------
@@ -102,26 +102,48 @@ class TurnVectorEnv(Known):
         return tuple(actions[name] for name in self.cast.names)
 
     def _results(self, batch: Batch) -> Turn:
-        told, infos, ids = batch.observations, batch.infos, batch.env_ids
-        self.env_ids = ids
-        self.ended[ids] = batch.terminations | batch.truncations
-        turn = self._turn(told, infos)
-        if "restarted" in infos and "final_obs" not in infos:
-            lost = infos["restarted"]
-            turn.rewards[lost], turn.terminations[lost], turn.truncations[lost] = 0.0, False, True
-        return turn
+        infos, self.env_ids = batch.infos, batch.env_ids
+        self.ended = noted_ends(self.ended, batch)
+        for row in np.flatnonzero(infos.get("_final_obs", ())):
+            infos["final_obs"][row] = self._seen(infos["final_obs"][row]["observation"])
+        return told_of_losses(self._turn(batch.observations, infos))
+
+    def _seen(self, observation: Any) -> Any:
+        alike = self.cast.sees_alike
+        return observation if alike else dict(zip(self.cast.names, observation, strict=True))
 
     def _turn(self, told: Mapping[str, Any], infos: dict[str, Any]) -> Turn:
         flags, masks = told["flags"].astype(np.bool_), told.get("mask")
-        seen = told["observation"]
-        if not self.cast.sees_alike:
-            seen = dict(zip(self.cast.names, seen, strict=True))
         return Turn(
             told["agent"],
-            seen,
+            self._seen(told["observation"]),
             told["reward"],
             flags[:, 0],
             flags[:, 1],
             None if masks is None else masks.astype(np.bool_),
             infos,
         )
+
+
+def noted_ends(before: Array, batch: Batch) -> Array:
+    """Where the latest step was the last one of an episode; what was known before is kept."""
+    after = before.copy()
+    after[batch.env_ids] = batch.terminations | batch.truncations
+    return after
+
+
+def resized(ended: Array, num_envs: int) -> Array:
+    """The same of more environments, or fewer; those that are new have not ended."""
+    after = np.zeros(num_envs, np.bool_)
+    kept = min(num_envs, len(ended))
+    after[:kept] = ended[:kept]
+    return after
+
+
+def told_of_losses(turn: Turn) -> Turn:
+    """Where an environment was lost, and its next episode is not shown yet, a turn is cut off."""
+    infos = turn.infos
+    if "restarted" in infos and "final_obs" not in infos:
+        lost = infos["restarted"]
+        turn.rewards[lost], turn.terminations[lost], turn.truncations[lost] = 0.0, False, True
+    return turn

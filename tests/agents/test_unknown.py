@@ -1,0 +1,135 @@
+"""Agents whom nobody knows beforehand, on every backend, against a plain loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pettingzoo")
+
+from players import Meadow, Round
+
+from trace_of import assert_same
+
+NUM_ENVS, STEPS = 3, 25
+
+
+class Strangers(Meadow):
+    """A meadow that does not say who may come."""
+
+    def __init__(self) -> None:
+        super().__init__(alike=False, masks="info")
+        del self.possible_agents
+
+
+class Guests(Round):
+    """A round that does not say who takes part."""
+
+    def __init__(self) -> None:
+        super().__init__(alike=False, masks="info")
+        self._names = self.possible_agents
+        del self.possible_agents
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.possible_agents = self._names
+        super().reset(seed, options)
+        del self.possible_agents
+
+
+def choice(t: int, env_id: int, mask: Any) -> int:
+    """One of those that are possible."""
+    possible = np.flatnonzero(mask)
+    return int(possible[(5 * t + 3 * env_id) % len(possible)])
+
+
+def test_a_team_of_strangers_is_told_what_a_plain_loop_tells_it(made: Any) -> None:
+    envs = made("team", Strangers, NUM_ENVS, autoreset="same_step")
+    plain = [Strangers() for _ in range(NUM_ENVS)]
+    seen, infos = envs.reset(seed=4)
+    now = [env.reset(seed=4 + i) for i, env in enumerate(plain)]
+    num_ends = 0
+    for t in range(STEPS):
+        actions: dict[str, list[Any]] = {}
+        for i, env in enumerate(plain):
+            assert envs.agents[i] == env.agents
+            for name in env.agents:
+                assert_same(seen[name][i], now[i][0][name])
+                assert infos[name][i] == now[i][1][name]
+                actions.setdefault(name, [None] * NUM_ENVS)
+                actions[name][i] = choice(t, i, envs.action_masks[i][name])
+        seen, rewards, terminations, truncations, infos = envs.step(actions)
+        for i, env in enumerate(plain):
+            told = env.step({name: actions[name][i] for name in env.agents})
+            for name in told[0]:
+                assert rewards[name][i] == told[1][name]
+                assert (terminations[name][i], truncations[name][i]) == (
+                    told[2][name],
+                    told[3][name],
+                )
+                if name in env.agents:
+                    possible = told[4][name].pop("action_mask")
+                    assert_same(envs.action_masks[i][name], possible.astype(bool))
+                    infos[name][i].pop("action_mask")
+            now[i] = told[0], told[4]
+            if not env.agents:
+                num_ends += 1
+                assert_same(infos["final_obs"][i], told[0])
+                now[i] = env.reset()
+    assert num_ends
+
+
+def test_turns_of_strangers_are_those_of_a_plain_loop(made: Any) -> None:
+    envs = made("turns", Guests, NUM_ENVS)
+    plain = [Guests() for _ in range(NUM_ENVS)]
+    turn = envs.reset(seed=4)
+    for i, env in enumerate(plain):
+        env.reset(seed=4 + i)
+    num_ends = 0
+    for t in range(STEPS):
+        actions: list[Any] = [None] * NUM_ENVS
+        for i, env in enumerate(plain):
+            seen, reward, terminated, truncated, info = env.last()
+            assert envs.possible_agents[turn.agent_ids[i]] == env.agent_selection
+            assert_same(turn.observations[i], seen)
+            assert turn.rewards[i] == reward
+            assert (turn.terminations[i], turn.truncations[i]) == (terminated, truncated)
+            is_over = terminated or truncated
+            possible = info["action_mask"].astype(bool) & (not is_over)
+            assert_same(turn.action_masks[i], possible)
+            actions[i] = None if is_over else choice(t, i, possible)
+            env.step(actions[i])
+            if not env.agents:
+                num_ends += 1
+                env.reset()
+        turn = envs.step(actions)
+    assert num_ends
+
+
+def test_strangers_go_on_from_where_others_stand(made: Any) -> None:
+    envs = made("team", Strangers, 3)
+    envs.reset(seed=2)
+    for t in range(4):
+        envs.step({name: [t % 2] * 3 for each in envs.agents for name in each})
+    assert envs.agents[0] != envs.agents[2]
+    envs.branch(0, [2])
+    assert envs.agents[0] == envs.agents[2]
+    seen, *_ = envs.step({name: [0] * 3 for each in envs.agents for name in each})
+    for name in seen:
+        assert_same(seen[name][0], seen[name][2])
+
+
+@pytest.mark.parametrize("kind", ["team", "turns"])
+def test_there_may_be_more_strangers_and_fewer(made: Any, kind: str) -> None:
+    envs = made(kind, Strangers if kind == "team" else Guests, 2, autoreset="same_step")
+    envs.reset(seed=4)
+    began = envs.resize(4)
+    assert len(began.agent_ids if kind == "turns" else began[0]["ann"]) == 2
+    envs.resize(1)
+    if kind == "team":
+        assert len(envs.agents) == len(envs.action_masks) == 1
+        envs.step({name: [0] for name in envs.agents[0]})
+    else:
+        assert not envs.ended.any()
+        assert len(envs.step([0]).agent_ids) == 1
