@@ -223,7 +223,7 @@ _TABLE = (
         "connect_four",
         "classic/connect_four-v3",
         None,
-        steps=250_000,
+        steps=600_000,
         seeds=5,
         threshold=0.95,
         called="Connect four, games won against a random player",
