@@ -1,6 +1,7 @@
 """What Game Boys cost, and how well players do that learn nothing.
 
 python -m benchmarks.gameboy speed      steps/s in a plain loop, time of a reset, memory
+python -m benchmarks.gameboy backends   time of a step on each backend, the least of many rounds
 python -m benchmarks.gameboy many       hundreds at once: start, memory of each, steps/s
 python -m benchmarks.gameboy soak       whether memory grows while many are stepped for long
 python -m benchmarks.gameboy players    returns and lengths of episodes by chance and by script
@@ -14,12 +15,14 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import psutil
 
 import shoal
+from benchmarks.stages import least, sampled
 from shoal.envs.gameboy import ACTIONS, GameBoyEnv
 from shoal.envs.gameboy.players import RandomPlayer, Score, ScriptedPlayer, play
 from shoal.measure import processes
@@ -32,6 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 INSTANCES = 16
 ENV = "shoal.envs.gameboy:GameBoyEnv"
+BACKENDS = ("serial", "thread", "process", "hybrid")
 LINE_S = 60.0
 """From one line of a long run to the next."""
 
@@ -90,6 +94,26 @@ def _memory_mb() -> tuple[float, float]:
     return before / 2**20, (process.memory_info().rss - before) / INSTANCES / 2**20
 
 
+def backends(rounds: int) -> Iterator[str]:
+    """A table of times, the same steps everywhere in turn: others at work hardly disturb it."""
+    yield f"| frames a step | environments | {' | '.join(BACKENDS)} |"
+    yield "|--:|--:|" + "--:|" * len(BACKENDS)
+    for frames in (4, 24):
+        for num_envs in (2, 4, 8, 16):
+            with ExitStack() as until_done:
+                pools = [
+                    until_done.enter_context(
+                        shoal.make(
+                            ENV, num_envs, backend=one, env_kwargs={"frames_per_step": frames}
+                        )
+                    )
+                    for one in BACKENDS
+                ]
+                times = least(pools, sampled(pools[0], 40), rounds)
+            told = " | ".join(f"{one / 1e3:.2f} ms" for one in times)
+            yield f"| {frames} | {num_envs} | {told} |"
+
+
 # --- many, and for long ---------------------------------------------------------------------------
 
 
@@ -107,7 +131,10 @@ def many(num_envs: int, backend: str, seconds: float) -> Iterator[str]:
 
 
 def soak(num_envs: int, backend: str, minutes: float) -> Iterator[str]:
-    """Memory and descriptors of all processes, line by line; growth is counted from minute 1 on."""
+    """Memory of all processes, and descriptors of this one, line by line.
+
+    Only what is a process's own counts: the rest depends on who else uses the same libraries.
+    """
     until, steps, sizes = time.monotonic() + 60.0 * minutes, 0, []
     with shoal.make(ENV, num_envs, backend=backend) as envs:
         step = _all_stepper(envs)
@@ -119,7 +146,7 @@ def soak(num_envs: int, backend: str, minutes: float) -> Iterator[str]:
             while time.monotonic() < line:
                 step()
                 steps += num_envs
-            sizes.append(_total_mb())
+            sizes.append(_own_mb())
             passed, told = (time.monotonic() - begun) / 60, envs.stats()["restarts"]
             descriptors = processes.num_descriptors()
             yield f"| {passed:.1f} | {steps:,} | {sizes[-1]:.1f} | {descriptors} | {told} |"
@@ -135,8 +162,15 @@ def _all_stepper(envs: shoal.VectorEnv) -> Callable[[], object]:
 
 def _total_mb() -> float:
     """Of this process and all below it; what is shared counts once."""
-    pids = [os.getpid(), *processes.descendants()]
-    return sum(processes.memory_mb(pid) or 0.0 for pid in pids)
+    return sum(processes.memory_mb(pid) or 0.0 for pid in _pids())
+
+
+def _own_mb() -> float:
+    return float(sum(psutil.Process(pid).memory_full_info().uss for pid in _pids()) / 2**20)
+
+
+def _pids() -> list[int]:
+    return [os.getpid(), *processes.descendants()]
 
 
 # --- players --------------------------------------------------------------------------------------
@@ -169,6 +203,7 @@ def main() -> None:
     given = parse()
     tables: dict[str, Callable[[], Iterator[str]]] = {
         "speed": lambda: speed(given.seconds),
+        "backends": lambda: backends(given.rounds),
         "many": lambda: many(given.num_envs or 400, given.backend, given.seconds),
         "soak": lambda: soak(given.num_envs or 16, given.backend, given.minutes),
         "players": lambda: players(given.episodes),
@@ -182,8 +217,9 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("what", choices=["speed", "many", "soak", "players"])
+    add("what", choices=["speed", "backends", "many", "soak", "players"])
     add("--seconds", type=float, default=8.0, help="of a measurement (default 8)")
+    add("--rounds", type=int, default=40, help="of a comparison of backends (default 40)")
     add("--minutes", type=float, default=30.0, help="of a soak (default 30)")
     add("--num-envs", type=int, help="of many (default 400) and of a soak (default 16)")
     add("--backend", default="process", help="of both (default process)")
