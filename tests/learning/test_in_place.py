@@ -48,10 +48,12 @@ class Noise(gymnasium.Env[Any, Any]):
 
 
 @contextmanager
-def collecting(backend: str, num_workers: int, overlap: bool = False) -> Iterator[Collector[Any]]:
+def collecting(
+    backend: str, num_workers: int, env: type[gymnasium.Env[Any, Any]] = Noise
+) -> Iterator[Collector[Any]]:
     torch.manual_seed(0)
     envs = shoal.make(
-        Noise,
+        env,
         NUM_ENVS,
         backend=backend,
         num_workers=num_workers,
@@ -64,7 +66,7 @@ def collecting(backend: str, num_workers: int, overlap: bool = False) -> Iterato
         agent = Agent(*spaces, NetworkConfig(hidden_sizes=(4,)), None)
         play = Alone(agent, envs)
         goal = Goal(steps=10**6)
-        yield Collector(envs, play, horizon=HORIZON, seed=1, goal=goal, overlap=overlap)
+        yield Collector(envs, play, horizon=HORIZON, seed=1, goal=goal)
 
 
 def is_in_place(rollout: Rollout) -> bool:
@@ -148,3 +150,18 @@ def test_the_loop_lets_go_of_each_rollout_before_the_next() -> None:
         source.goal = Goal(steps=4 * HORIZON * NUM_ENVS)
         learn(source, Looking(), Progress())
     assert places == [True] * 4
+
+
+class Doubles(Noise):
+    """Numbers in double precision only, and many of them."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (4096,), np.float64)
+
+    def _see(self) -> Any:
+        return self.np_random.random(4096)
+
+
+def test_no_pages_are_made_of_what_is_not_kept_as_it_is() -> None:
+    with collecting("process", 2, env=Doubles) as source:
+        assert source.collect().observations[0].dtype == np.float32
+        assert source.envs.pages() is None

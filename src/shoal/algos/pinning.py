@@ -6,6 +6,7 @@ registered with CUDA where it lies, for as long as it exists.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
 
@@ -26,13 +27,17 @@ def pin(array: Array) -> None:
         return
     _pinned.add(address)  # also if it is refused: then it is slower, and that is all
     problem = runtime.cudaHostRegister(address, array.nbytes, 0)
-    if problem.value != 0:
+    is_refused = problem.value != 0
+    if is_refused:
         log.info("%d bytes could not be pinned: %s", array.nbytes, problem)
-        return
+        with contextlib.suppress(RuntimeError):  # CUDA tells whoever comes next of it
+            torch.zeros(1, device="cuda")
     owner = array if array.base is None else array.base
-    weakref.finalize(owner, _unpin, address)
+    forget = weakref.finalize(owner, _forget, address, is_refused)
+    forget.atexit = False  # with the process all of it goes
 
 
-def _unpin(address: int) -> None:
+def _forget(address: int, is_refused: bool) -> None:
     _pinned.discard(address)
-    torch.cuda.cudart().cudaHostUnregister(address)
+    if not is_refused:
+        torch.cuda.cudart().cudaHostUnregister(address)

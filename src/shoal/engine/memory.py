@@ -10,7 +10,7 @@ import mmap
 import os
 import tempfile
 
-from shoal.engine.machine import is_portable
+from shoal.engine.machine import free_memory_mb, is_portable
 from shoal.errors import ConfigError
 
 
@@ -36,6 +36,9 @@ class Memory:
 
     def resize(self, nbytes: int) -> None:
         """Reserve room now, so that a lack of it is an error here and not a SIGBUS later."""
+        free_mb = free_memory_mb()
+        if free_mb is not None and nbytes / 2**20 > free_mb:  # a memfd would take it all the same
+            raise _too_large(nbytes, f"{free_mb:.0f} MiB are free")
         try:
             os.ftruncate(self.fd, max(nbytes, 1))
             if hasattr(os, "posix_fallocate"):
@@ -43,11 +46,7 @@ class Memory:
         except OSError as problem:
             if problem.errno not in (errno.ENOSPC, errno.ENOMEM):
                 raise
-            raise ConfigError(
-                f"The rows of all environments need {nbytes / 2**20:.0f} MiB of memory, which is "
-                f"more than there is ({problem.strerror}). Use fewer environments, or smaller "
-                "observations."
-            ) from problem
+            raise _too_large(nbytes, str(problem.strerror)) from problem
 
     def view(self, *, writable: bool = True) -> memoryview:
         """The block, mapped; it stays mapped for as long as anything refers to it."""
@@ -62,3 +61,10 @@ class Memory:
             os.close(fd)
 
     __del__ = close
+
+
+def _too_large(nbytes: int, why: str) -> ConfigError:
+    return ConfigError(
+        f"The rows of all environments need {nbytes / 2**20:.0f} MiB of memory, which is more than "
+        f"there is ({why}). Use fewer environments, or smaller observations."
+    )

@@ -216,6 +216,11 @@ class Pool:
         Where there are pages, observations are put on this one; unless something else happens
         than steps: then they are what they always are.
         """
+        if page is not None and not 0 <= page < self.plan.pages:
+            raise ContractError(
+                f"step_onto: there is no page {page}; there are {self.plan.pages}, counted from 0. "
+                "make_pages makes them."
+            )
         if self.quick.is_ready and self._busy.acquire(False):  # `exclusive`, written out
             begun, is_taken = time.perf_counter(), None
             try:
@@ -677,12 +682,24 @@ class Pool:
         """Have room for the observations of so many steps in one array, where that pays."""
         self._check_idle(None, "make_pages")
         self._settle()
-        self.plan = self.supervisor.plan = replace(self.plan, pages=count)
-        rows = self.make_rows(self.num_envs)
-        if rows.shape != self.books.rows.shape:
+        before, self.plan = self.plan, replace(self.plan, pages=count)
+        try:
+            rows = self.make_rows(self.num_envs) if self._has_other_pages() else None
+        except BaseException:
+            self.plan = before
+            raise
+        self.supervisor.plan = self.plan
+        if rows is not None:
             with self.rearranging():
                 self.adopt(self.books.resized(self.plan, rows))
                 put_in_order(self)
+
+    def _has_other_pages(self) -> bool:
+        """Whether the rows are not those that the plan asks for."""
+        asked = self._num_shelves(Layout(self.single_observation_space), self.num_envs)
+        kept = self.books.shelves
+        is_paged = kept is not None and kept.paged
+        return asked != self.books.rows.shape.shelves or (asked > 0 and not is_paged)
 
     def pages(self) -> list[Array] | None:
         """That room, by leaf, [pages, num_envs, ...]; None where there is none, or it is in use."""

@@ -19,6 +19,9 @@ import math
 import os
 import sys
 import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -29,12 +32,16 @@ AT_HAND = 3
 """Shelves of a caller that takes a step at a time: what it has, had before, and is to get."""
 _WORTH_BYTES = 64 * 1024
 """From which size of a batch on; below it the caller's copy takes less than telling it apart."""
+_forks_worker = False
+"""Whether the process that is about to be forked is a worker, which holds nothing."""
 
 
-def is_worth_it(layout: Layout, num_envs: int) -> bool:
-    """Whether observations are large enough, and all in rows."""
-    sizes = [leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in layout.arrays]
-    return not layout.has_objects and all(sizes) and num_envs * sum(sizes) >= _WORTH_BYTES
+def is_worth_it(layout: Layout, num_envs: int, without: Sequence[np.dtype[Any]] = ()) -> bool:
+    """Whether observations are large enough, and all in rows; leaves `without` do not count."""
+    leaves = [leaf for leaf in layout.arrays if leaf.dtype not in without]
+    num_bytes = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
+    has_empty = any(0 in leaf.shape for leaf in layout.arrays)
+    return not (layout.has_objects or has_empty) and num_envs * num_bytes >= _WORTH_BYTES
 
 
 class Block:
@@ -50,13 +57,18 @@ class Block:
         self._shapes = [part.shape for part in parts]
         self._roots = [_root(part) for part in parts]
         self._unheld = self._held()
+        self._is_retired = False
 
     def _held(self) -> list[int]:
         return [sys.getrefcount(root) for root in self._roots]
 
     def is_free(self) -> bool:
-        """Whether nobody holds anything of it."""
-        return self._held() == self._unheld
+        """Whether nobody holds anything of it, in this process or in a fork of it."""
+        return not self._is_retired and self._held() == self._unheld
+
+    def retire(self) -> None:
+        """A fork holds what is held now, and nobody will say when it does no longer."""
+        self._is_retired = self._is_retired or not self.is_free()
 
     def arrays(self) -> list[Array]:
         """All of it, by leaf: [shelves, num_envs, ...]."""
@@ -73,17 +85,16 @@ class Shelves:
 
     def __init__(self, rows: Rows, *, paged: bool) -> None:
         count = rows.shape.shelves
-        self._word, self._paged = rows.shelf_word, paged
+        self._word, self.paged = rows.shelf_word, paged
         width = count if paged else 1
         self._blocks = [Block(rows, first, width) for first in range(0, count, width)]
         self._target: Block | None = None
-        self._is_retired = False
         _living.add(self)
 
     def aim(self, page: int | None) -> None:
         """The step that begins now lays its observations on a free shelf, or on this page."""
         self.clear()
-        if self._is_retired or self._paged != (page is not None):
+        if self.paged != (page is not None):
             return
         if page is not None:
             self._target, self._word[0] = self._blocks[0], 1 + page
@@ -107,21 +118,33 @@ class Shelves:
 
     def pages(self) -> list[Array] | None:
         """All pages, by leaf, [pages, num_envs, ...]; None while somebody still holds any."""
-        if not self._paged or self._is_retired or not self._blocks[0].is_free():
+        if not self.paged or not self._blocks[0].is_free():
             return None
         return self._blocks[0].arrays()
 
     def retire(self) -> None:
-        """Hand out nothing any more: a fork of this process may hold what is free here."""
-        self._is_retired = True
+        """This process forks."""
+        for block in self._blocks:
+            block.retire()
 
 
 _living: weakref.WeakSet[Shelves] = weakref.WeakSet()
 
 
 def _before_fork() -> None:
-    for shelves in list(_living):
+    for shelves in [] if _forks_worker else list(_living):
         shelves.retire()
+
+
+@contextmanager
+def forking_worker() -> Iterator[None]:
+    """While this process forks a worker."""
+    global _forks_worker
+    _forks_worker = True
+    try:
+        yield
+    finally:
+        _forks_worker = False
 
 
 if hasattr(os, "register_at_fork"):

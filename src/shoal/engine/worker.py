@@ -296,8 +296,9 @@ class Share:
             self._put_rewards[slot](*rewards)
         else:
             self.rows.rewards[slot, self._all] = rewards
-        if self._shelf_word[0]:
-            self._lay_on_shelf(slot, self._shelf_word[0] - 1)
+        shelf = self._shelf_word[0]
+        if shelf:
+            self._lay_on_shelf(slot, shelf - 1)
 
     def _lay_on_shelf(self, slot: int, shelf: int) -> None:
         where, rows = self._all, self.rows

@@ -8,6 +8,7 @@ decides about what is a matter of the play (`play.py`); when, and how often, is 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing import Any, Generic
 import numpy as np
 import torch
 
+from shoal.engine.shelves import is_worth_it
+from shoal.errors import ConfigError
 from shoal.layout import Array, Layout
 from shoal.rollout import standing
 from shoal.rollout.episodes import Episodes
@@ -24,6 +27,8 @@ from shoal.rollout.play import Made, Play
 from shoal.rollout.rollout import Stamp
 from shoal.rollout.streams import ACTING, stream
 from shoal.vector.env import VectorEnv
+
+log = logging.getLogger("shoal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class Collector(Generic[Made]):
         self._layout = Layout(envs.single_observation_space)
         self._play = play
         if play.is_in_place and not overlap:
-            envs.make_pages(horizon)
+            self._make_pages()
         self._stepper: Stepper = (InTurns if overlap else Together)(envs, self._layout, play.reads)
         ids = np.arange(envs.num_envs)
         self._groups = [
@@ -74,6 +79,15 @@ class Collector(Generic[Made]):
         """Environment steps so far."""
         self._stepping_s = 0.0
         self._has_begun = False
+
+    def _make_pages(self) -> None:
+        """Have workers write rollouts where they are read, if there is room and it pays."""
+        if not is_worth_it(self._layout, self.envs.num_envs, without=[np.dtype(np.float64)]):
+            return  # those are kept in single precision
+        try:
+            self.envs.make_pages(self._horizon)
+        except ConfigError as problem:
+            log.info("rollouts are copied, since there is no room for them twice: %s", problem)
 
     def _begin(self) -> None:
         observations, infos = self.envs.reset(seed=self._seed)

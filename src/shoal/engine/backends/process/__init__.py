@@ -44,6 +44,7 @@ from shoal.engine.parcel import Parcel, Store, pack
 from shoal.engine.registry import registered
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.server import Server
+from shoal.engine.shelves import forking_worker
 from shoal.engine.signals import Semaphore, Spin
 from shoal.errors import ConfigError, WorkerTimeout
 
@@ -190,7 +191,8 @@ class ProcessBackend:
         outfit = Outfit(number, os.getpid(), channel, signals, store, is_fork_of_caller=True)
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        with forking_worker():
+            pid = os.fork()
         if pid == 0:
             code = 1
             try:
