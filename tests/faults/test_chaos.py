@@ -87,6 +87,20 @@ def test_every_transition_is_accounted_for_in_chaos(way: str, mode: str, figure:
         assert share >= LEAST_SHARE
 
 
+def unexplained(incidents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was not replayed, but for an environment that was hit before in one of its steps.
+
+    Two kills there in a row look like an environment that kills its worker.
+    """
+    hit: set[int] = set()
+    found = []
+    for one in incidents:
+        if one["outcome"] != "replayed" and one["env_id"] not in hit:
+            found.append(one)
+        hit |= set() if one["env_id"] is None else {one["env_id"]}
+    return found
+
+
 def test_replayed_chaos_ends_where_calm_does(figure: Record) -> None:
     """The same, with nothing lost at all."""
     seconds = CHAOS_S / 3
@@ -98,9 +112,9 @@ def test_replayed_chaos_ends_where_calm_does(figure: Record) -> None:
         with chaos(envs, KILL_EVERY_S) as kills:
             run(shadows, "sync", seconds)
         stats = envs.stats()
-    # Two kills of the same worker in a row may look like an environment that kills it.
     losses = sum(one["outcome"] != "replayed" for one in stats["incidents"])
-    assert losses <= 0.05 * len(kills)
+    assert losses <= max(1, 0.05 * len(kills))
+    assert not unexplained(stats["incidents"])
     assert stats["replays"] > 0
     what = f"{shadows.steps} transitions exact, {len(kills)} kills, {losses} not replayed"
     figure("F16", "sync, replay", what)

@@ -107,7 +107,7 @@ def test_a_mistake_is_not_taken_for_a_full_disk() -> None:
 
 def test_every_metric_is_named_by_group_and_has_one_line_of_meaning() -> None:
     for name, meaning in METRICS.items():
-        assert re.fullmatch(r"[a-z]+/[a-z_]+", name)
+        assert re.fullmatch(r"[a-z]+/[a-z_]+[0-9]*", name)
         assert meaning
         assert "\n" not in meaning
     assert len(set(METRICS.values())) == len(METRICS)
@@ -118,7 +118,8 @@ def test_the_metrics_of_the_loop_are_all_there() -> None:
     for name in METRICS:
         group, _, short = name.partition("/")
         groups.setdefault(group, set()).add(short)
-    assert groups["episode"] == {"return", "length", "return_mean", "length_mean"}
+    returns = {"return", "return_mean", "return_mean_10"}
+    assert groups["episode"] == returns | {"length", "length_mean"}
     assert groups["time"] == {"stepping", "inference", "learning"}
     assert groups["eval"] == {"return_mean", "return_std", "length_mean", "episodes"}
     assert set(groups) == {"run", "episode", "train", "engine", "time", "eval"}
