@@ -299,6 +299,78 @@ def test_an_integer_too_large_for_any_column_arrives_whole() -> None:
         assert_same(infos["_n"], np.array([False, True, False]))
 
 
+# --- numbers of all kinds -----------------------------------------------------
+
+NUMBERS = {
+    "int": -7,
+    "float": 2.5,
+    "bool": True,
+    "nan": float("nan"),
+    "f8": np.float64(0.1),
+    "f4": np.float32(0.1),
+    "i1": np.int8(-4),
+    "u1": np.uint8(250),
+    "i2": np.int16(-300),
+    "u2": np.uint16(60_000),
+    "i4": np.int32(-(2**31)),
+    "u4": np.uint32(2**32 - 1),
+    "i8": np.int64(-(2**62)),
+    "u8": np.uint64(2**63),
+    "b1": np.bool_(True),
+}
+
+
+def test_numbers_of_every_kind_are_what_they_were() -> None:
+    keys = list(NUMBERS)
+    backwards = {key: NUMBERS[key] for key in reversed(keys)}
+    every_other = {key: NUMBERS[key] for key in keys[::2]}
+    assert_plays_like_gymnasium(
+        *thrice(dict.fromkeys(range(3), NUMBERS)),
+        Round({0: backwards, 1: every_other, 2: NUMBERS}),
+        Round({1: NUMBERS}),
+        Round({0: every_other}, [2, 0]),
+        Round({0: NUMBERS, 2: backwards}),
+    )
+
+
+def test_numbers_among_other_things_are_what_they_were() -> None:
+    between = {"a": 1.0, "text": "t", "b": 2.0, "more": {"c": 3.0}, "d": np.arange(2), "e": 4}
+    only = {"a": 5.0, "b": 6.0, "e": 7}
+    rounds = [Round({0: between, 1: only, 2: only})] * 4
+    assert_plays_like_gymnasium(*rounds, Round({0: only, 1: only}), shares=(2, 1))
+
+
+def test_a_number_of_another_kind_is_not_stored_as_the_usual_one() -> None:
+    usual = {"n": 1.0, "m": 2}
+    assert_plays_like_gymnasium(
+        *thrice(dict.fromkeys(range(3), usual)),
+        Round({0: {"n": 1, "m": 2}, 1: usual, 2: {"n": True, "m": np.int64(2)}}),
+        Round({0: usual, 1: usual, 2: usual}),
+    )
+
+
+def test_an_integer_too_large_among_numbers_arrives_whole() -> None:
+    troupe = Troupe()
+    for value in (1, 2, 2**70, 3):
+        infos = troupe.play(Round({1: {"a": 1.5, "n": value, "z": 2.5}}))
+        assert [infos[key][1] for key in ("a", "n", "z")] == [1.5, value, 2.5]
+        assert all(infos[f"_{key}"].tolist() == [False, True, False] for key in ("a", "n", "z"))
+
+
+def test_two_infos_of_one_environment_in_a_step_are_one() -> None:
+    """As when an episode ends and the next one begins."""
+    troupe = Troupe(1, (1,))
+    writer = troupe.writers[0]
+    both = {"a": 1.0, "b": 2.0, "c": 3.0}
+    for _ in range(2):
+        troupe.play(Round({0: both}))
+    writer.clear()
+    for part in ({"a": 4.0, "c": 6.0}, {"b": 5.0}):
+        writer.put(0, part)
+    infos = troupe.reader.collect(None, [])
+    assert {key: infos[key].tolist() for key in both} == {"a": [4.0], "b": [5.0], "c": [6.0]}
+
+
 # --- more than there is room for ---------------------------------------------
 
 
