@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from shoal.engine.memory import Memory, make_private
 from shoal.engine.rows import CACHE_LINE_BYTES, INFO_COLUMNS, Rows, RowShape, carve
 from shoal.layout import Array, Layout
 
@@ -40,7 +41,14 @@ def arrays_of(rows: Rows) -> list[Array]:
     rings = [array for slot in rows.observations for array in slot]
     scalars = [rows.rewards, rows.terminations, rows.truncations]
     rest = [rows.asked, rows.generators, rows.info_present, rows.info_bytes]
-    return [*rings, *rows.finals, *rows.actions, *scalars, *rest]
+    shelves = [array for shelf in rows.shelves for array in shelf]
+    return [*rings, *rows.finals, *rows.actions, *scalars, *rest, *shelves]
+
+
+def memory_for(shape: RowShape) -> Memory:
+    memory = Memory.create()
+    memory.resize(shape.nbytes(), shape.own_bytes())
+    return memory
 
 
 def test_every_array_has_a_row_for_every_environment() -> None:
@@ -68,12 +76,13 @@ def test_rewards_are_float64_and_flags_are_bool() -> None:
 def test_last_observations_have_rows_only_where_they_are_kept() -> None:
     rows = Rows(shape_of(keeps_finals=False))
     assert all(array.size == 0 for array in rows.finals)
-    assert shape_of(keeps_finals=False).nbytes() < shape_of().nbytes()
+    many = {"num_envs": 1000}
+    assert shape_of(keeps_finals=False, **many).nbytes() < shape_of(**many).nbytes()
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["private", "shared"])
 def test_all_arrays_begin_at_zero_and_can_be_written(shared: bool) -> None:
-    rows = Rows(shape_of(), memoryview(mmap.mmap(-1, shape_of().nbytes())) if shared else None)
+    rows = Rows(shape_of(blocks=2), memory_for(shape_of(blocks=2)).view if shared else None)
     for array in arrays_of(rows):
         assert not array.any()
         array[...] = 1
@@ -111,18 +120,44 @@ def test_what_is_written_into_one_array_shows_in_no_other() -> None:
 
 def test_equal_shapes_over_one_buffer_are_the_same_arrays() -> None:
     """How a worker that knows only the shape finds the caller's rows."""
-    buffer = memoryview(mmap.mmap(-1, shape_of().nbytes()))
-    caller, worker = Rows(shape_of(), buffer), Rows(shape_of(), buffer)
+    shape = shape_of(blocks=2, shelves_per_block=3)
+    memory = memory_for(shape)
+    caller, worker = Rows(shape, memory.view), Rows(shape, memory.view)
     for k, (ours, theirs) in enumerate(zip(arrays_of(caller), arrays_of(worker), strict=True)):
         ours[...] = k % 2 + 1
         assert (theirs == ours).all()
 
 
 def test_the_bytes_announced_are_just_enough() -> None:
-    nbytes = shape_of().nbytes()
-    Rows(shape_of(), memoryview(bytearray(nbytes)))
+    shape = shape_of(blocks=2)
+    asked = []
+
+    def part(offset: int, nbytes: int) -> memoryview:
+        asked.append((offset, offset + nbytes))
+        return memoryview(bytearray(nbytes))
+
+    Rows(shape, part)
+    assert asked[0][0] == 0
+    assert asked[-1][1] == shape.nbytes()
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(asked))
     with pytest.raises(ValueError, match="buffer"):
-        Rows(shape_of(), memoryview(bytearray(nbytes - CACHE_LINE_BYTES)))
+        Rows(shape, lambda offset, nbytes: memoryview(bytearray(nbytes - mmap.PAGESIZE)))
+
+
+def test_a_block_of_shelves_is_mapped_for_whoever_keeps_it() -> None:
+    """Whoever holds what lay there before holds neither the rows nor the other shelves."""
+    shape = shape_of(blocks=2)
+    memory = memory_for(shape)
+    caller, worker = Rows(shape, memory.view), Rows(shape, memory.view)
+    kept = caller.shelves[1][0]
+    kept[...] = 5
+    make_private(caller.rooms[1].memory)
+    caller.reopen(1)
+    worker.shelves[1][0][...] = 6
+    assert (kept == 5).all()
+    assert (caller.shelves[1][0] == 6).all()
+    kept[...] = 7
+    assert (worker.shelves[1][0] == 6).all()
 
 
 def test_a_space_without_any_array_has_no_observation_rows() -> None:

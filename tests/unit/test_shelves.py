@@ -159,6 +159,160 @@ def test_a_fork_that_holds_results_keeps_them():
             os.close(fd)
 
 
+def test_after_a_fork_both_sides_have_their_own():
+    with make() as envs:
+        seen = next(one for one in steps(envs, 20) if is_laid(one))
+        was = int(seen[0, 5, 5, 0])
+        theirs, ours = os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            seen[:] = 200
+            os.write(theirs[1], b"x")
+            os.read(ours[0], 1)
+            os._exit(0 if (seen == 200).all() else 1)
+        os.read(theirs[0], 1)
+        assert (seen[:, 1:] == was).all()
+        seen[:] = 100
+        os.write(ours[1], b"x")
+        assert os.waitpid(pid, 0)[1] == 0
+        assert (seen == 100).all()
+        for fd in (*theirs, *ours):
+            os.close(fd)
+
+
+def test_forks_cost_no_shelves():
+    with make() as envs:
+        for _ in range(AT_HAND + 1):
+            seen = next(one for one in steps(envs, 20) if is_laid(one))
+            if (pid := os.fork()) == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+            assert seen.any()
+        assert sum(map(is_laid, steps(envs, 20))) > AT_HAND
+
+
+KEPT = None
+
+
+class Shows(Frames):
+    """Shows what its process has in `KEPT`."""
+
+    def step(self, action):
+        _, *others = super().step(action)
+        return KEPT[0].copy(), *others
+
+
+def test_what_forked_workers_inherit_is_theirs():
+    """As a fork's memory is: what happens to it later here is not seen there."""
+    global KEPT
+    with make() as envs:
+        KEPT = next(one for one in steps(envs, 20) if is_laid(one))
+        was = int(KEPT[0, 5, 5, 0])
+        with shoal.make(
+            Shows, 2, backend="process", num_workers=2, start_method="fork", copy=False
+        ) as heirs:
+            heirs.reset(seed=0)
+            KEPT[:] = 99
+            KEPT = None
+            for _ in steps(envs, 8):
+                assert (heirs.step(np.zeros(2, np.int64))[0][:, 1:] == was).all()
+
+
+def test_a_fork_after_the_pool_was_closed_leaves_what_is_kept():
+    with make() as envs:
+        seen = next(one for one in steps(envs, 20) if is_laid(one))
+        was, pool = seen.copy(), envs._pool
+    if (pid := os.fork()) == 0:
+        seen[:] = 200
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert pool.closed
+    np.testing.assert_array_equal(seen, was)
+
+
+def test_pages_that_a_fork_has_are_not_written_to_any_more():
+    with make(copy=False) as envs:
+        envs.make_pages(3)
+        envs.step(np.zeros(NUM_ENVS, np.int64))
+        (pages,) = envs.pages()
+        for page in range(3):
+            pages[page] = envs.step_onto(page, np.full(NUM_ENVS, page))[0]
+        was = pages.copy()
+        reading, writing = os.pipe()
+        if (pid := os.fork()) == 0:
+            pages[:] = 0
+            with pytest.raises(shoal.ContractError, match="fork"):
+                envs.pages()
+            os.write(writing, b"x")
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert os.read(reading, 1) == b"x"
+        os.close(reading)
+        os.close(writing)
+        envs.step_onto(0, np.zeros(NUM_ENVS, np.int64))
+        np.testing.assert_array_equal(pages, was)
+        del pages
+        assert envs.pages() is None
+        envs.make_pages(3)  # others
+        assert envs.pages() is not None
+
+
+def test_what_is_kept_costs_no_descriptor_and_no_more_memory_than_it_has():
+    """Of a pool that is gone, or has other rows."""
+    make().close()  # whatever only the first one takes
+    before, kept = len(os.listdir("/proc/self/fd")), []
+    for _ in range(3):
+        with make() as envs:
+            kept += [next(one for one in steps(envs, 20) if is_laid(one))]
+            own_bytes = envs._pool.books.rows.shape.own_bytes()
+            at = envs._pool.books.rows.rings[0].ctypes.data
+            envs.resize(num_envs=6)
+            envs.reset(seed=0)  # or environments would still have to change their worker
+            kept += [next(one for one in steps_of(envs, 6, 20) if is_laid(one))]
+        del envs
+        gc.collect()
+        assert not is_mapped(at + own_bytes // 2)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert all(is_mapped(one.ctypes.data) for one in kept)
+    addresses = [one.ctypes.data for one in kept]
+    del kept
+    gc.collect()
+    assert not any(map(is_mapped, addresses))
+
+
+def steps_of(envs, num_envs, count):
+    for _ in range(count):
+        yield envs.step(np.zeros(num_envs, np.int64))[0]
+
+
+def is_mapped(address: int) -> bool:
+    """Whether shared memory of ours is mapped there."""
+    with open("/proc/self/maps") as file:
+        spans = [line.split("-", 1) for line in file if "/memfd:shoal" in line]
+    return any(int(first, 16) <= address < int(rest.split()[0], 16) for first, rest in spans)
+
+
+def test_where_memory_is_short_batches_are_copied(monkeypatch):
+    with make() as envs:
+        shape = envs._pool.books.rows.shape
+    room_mb = (shape.own_bytes() + shape.block_bytes()) / 2**20
+    monkeypatch.setattr("shoal.engine.memory.free_memory_mb", lambda: room_mb)
+    with make() as envs:
+        assert envs._pool.books.shelves is None
+        assert not any(map(is_laid, steps(envs, 5)))
+        with pytest.raises(shoal.ConfigError, match="MiB are free"):
+            envs.make_pages(8)
+        envs.resize(num_envs=3)
+        assert envs.step(np.zeros(3, np.int64))[0].shape[0] == 3
+
+
+def test_shelves_that_nobody_needs_take_no_memory():
+    with make() as envs:
+        pool = envs._pool
+        used = os.fstat(pool.books.rows.memory.fd).st_blocks * 512
+        assert pool.books.rows.shape.own_bytes() <= used < pool.books.rows.shape.nbytes()
+
+
 def test_shelves_go_with_a_pool_that_is_resized():
     with make() as envs:
         (before,) = steps(envs, 1)

@@ -44,7 +44,7 @@ class Books:
         self.reader = Reader(rows, plan.copy, plan.infos_apart)
         self.actions = ActionWriter(rows, strict=plan.strict_actions)
         self.slots = Slots(rows)
-        self.shelves = Shelves(rows, paged=plan.pages > 0) if rows.shape.shelves else None
+        self.shelves = Shelves(rows, paged=plan.pages > 0) if rows.shape.blocks else None
         self.journal = Journal(rows, plan.policy.replay_limit_steps)
         self.resets_next: set[int] = set()
         """Whose next step resets, whatever its action."""

@@ -172,23 +172,27 @@ class Pool:
 
     def make_rows(self, num_envs: int) -> Rows:
         """Rows for so many environments of this kind."""
-        observation = Layout(self.single_observation_space)
-        return self.backend.make_rows(
-            RowShape(
-                num_envs=num_envs,
-                slots=2,
-                observation=observation,
-                action=Layout(self.single_action_space),
-                keeps_finals=self.plan.terms.autoreset is AutoresetMode.SAME_STEP,
-                shelves=self._num_shelves(observation, num_envs),
-            )
-        )
+        shape = self._shape(num_envs)
+        try:
+            return self.backend.make_rows(shape)
+        except ConfigError:  # too large: what only saves time is done without
+            if not shape.blocks:
+                raise
+            return self.backend.make_rows(replace(shape, blocks=0))
 
-    def _num_shelves(self, observation: Layout, num_envs: int) -> int:
-        plan = self.plan
-        if plan.num_workers == 1 or not shelves.is_worth_it(observation, num_envs):
-            return 0
-        return plan.pages or (shelves.AT_HAND if plan.copy else 0)
+    def _shape(self, num_envs: int) -> RowShape:
+        """That of rows for so many environments."""
+        plan, observation = self.plan, Layout(self.single_observation_space)
+        pays = plan.num_workers > 1 and shelves.is_worth_it(observation, num_envs)
+        return RowShape(
+            num_envs=num_envs,
+            slots=2,
+            observation=observation,
+            action=Layout(self.single_action_space),
+            keeps_finals=plan.terms.autoreset is AutoresetMode.SAME_STEP,
+            blocks=0 if not pays else 1 if plan.pages else shelves.AT_HAND if plan.copy else 0,
+            shelves_per_block=plan.pages or 1,
+        )
 
     def _prepare(self, rows: Rows) -> None:
         self.books = Books(self.plan, rows)
@@ -684,7 +688,9 @@ class Pool:
         self._settle()
         before, self.plan = self.plan, replace(self.plan, pages=count)
         try:
-            rows = self.make_rows(self.num_envs) if self._has_other_pages() else None
+            shape, kept = self._shape(self.num_envs), self.books.shelves
+            has_them = kept is not None and kept.num_pages == count
+            rows = self.backend.make_rows(shape) if shape.blocks and not has_them else None
         except BaseException:
             self.plan = before
             raise
@@ -694,15 +700,9 @@ class Pool:
                 self.adopt(self.books.resized(self.plan, rows))
                 put_in_order(self)
 
-    def _has_other_pages(self) -> bool:
-        """Whether the rows are not those that the plan asks for."""
-        asked = self._num_shelves(Layout(self.single_observation_space), self.num_envs)
-        kept = self.books.shelves
-        is_paged = kept is not None and kept.paged
-        return asked != self.books.rows.shape.shelves or (asked > 0 and not is_paged)
-
     def pages(self) -> list[Array] | None:
         """That room, by leaf, [pages, num_envs, ...]; None where there is none, or it is in use."""
+        self._check_open("pages")
         return None if self.books.shelves is None else self.books.shelves.pages()
 
     @exclusive

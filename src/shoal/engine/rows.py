@@ -6,9 +6,11 @@ actions the other way round). Who may touch a row when is decided by the signals
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import mmap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,8 @@ INFO_COLUMNS = 128
 INFO_BYTES_PER_ENV = 1024
 GENERATOR_BYTES = 48
 _SET = b"\x01"
+Part = Callable[[int, int], memoryview]
+"""Gives a part of some memory, from a page's begin on: where it begins, and how many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,9 @@ class RowShape:
     observation: Layout
     action: Layout
     keeps_finals: bool
-    shelves: int = 0
-    """How many steps' observations find room beside the slots: see `shelves.py`."""
+    blocks: int = 0
+    """How many blocks of shelves there are beside the slots: see `shelves.py`."""
+    shelves_per_block: int = 1
 
     def entries(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of every array, in the order `Rows` takes them."""
@@ -50,29 +55,49 @@ class RowShape:
             ((INFO_COLUMNS, self.num_envs), flag),
             ((self.num_envs * INFO_BYTES_PER_ENV,), byte),
         ]
-        shelves = [
-            ((self.shelves, self.num_envs, *leaf.shape), leaf.dtype)
-            for leaf in self.observation.arrays
-        ]
-        return observations + finals + actions + scalars + records + infos + [((1,), i8), *shelves]
+        return observations + finals + actions + scalars + records + infos + [((1,), i8)]
+
+    def block_entries(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """The same of a block of shelves: observations."""
+        batch = (self.shelves_per_block, self.num_envs)
+        return [((*batch, *leaf.shape), leaf.dtype) for leaf in self.observation.arrays]
+
+    def own_bytes(self) -> int:
+        """Bytes of all but the shelves, in whole pages."""
+        return _in_pages(self.entries())
+
+    def block_bytes(self) -> int:
+        """Bytes of a block of shelves, in whole pages."""
+        return _in_pages(self.block_entries())
 
     def nbytes(self) -> int:
         """Bytes that `Rows` needs."""
-        return sum(_padded(shape, dtype) for shape, dtype in self.entries())
+        return self.own_bytes() + self.blocks * self.block_bytes()
+
+
+class Room(NamedTuple):
+    """Where a block of shelves lies."""
+
+    arrays: list[Array]
+    """Observations by leaf, [shelves, num_envs, ...]."""
+    memory: memoryview | None
+    """What they lie in, where it is shared."""
 
 
 class Rows:
-    """The arrays of a pool, carved from `buffer` or (None) from private memory.
+    """The arrays of a pool, carved from shared memory or (None) from private memory.
 
     What a step comes to is written into one of the *slots*, in turn, so that what was known before
-    a step outlives a step that dies.
+    a step outlives a step that dies. Each block of shelves is memory of its own, for the caller may
+    keep it for longer than the rows.
     """
 
     memory: Memory | None = None
     """What others need in order to see these rows, where they are shared."""
 
-    def __init__(self, shape: RowShape, buffer: memoryview | None = None) -> None:
-        self.shape = shape
+    def __init__(self, shape: RowShape, part: Part | None = None) -> None:
+        self.shape, self._part = shape, part
+        buffer = None if part is None else part(0, shape.own_bytes())
         carved = iter(carve(shape.entries(), buffer))
         leaves, num_actions = len(shape.observation.arrays), len(shape.action.arrays)
         self.rings = [next(carved) for _ in range(leaves)]
@@ -96,8 +121,25 @@ class Rows:
         self.info_present, self.info_bytes = next(carved), next(carved)
         self.shelf_word = next(carved).data
         """1 + the shelf on which a step of all lays its observations, too; 0: on none."""
-        self.shelves = [next(carved) for _ in range(leaves)]
-        """Observations, [shelves, num_envs, ...]."""
+        self.shelves: list[list[Array]] = [[]] * (shape.blocks * shape.shelves_per_block)
+        """Observations by leaf, [num_envs, ...], of each shelf."""
+        self.rooms = list(map(self._room, range(shape.blocks)))
+
+    def _room(self, block: int) -> Room:
+        shape, memory = self.shape, None
+        nbytes, width = shape.block_bytes(), shape.shelves_per_block
+        if self._part is not None:
+            memory = self._part(shape.own_bytes() + block * nbytes, nbytes)
+        arrays = carve(shape.block_entries(), memory)
+        self.shelves[block * width : (block + 1) * width] = [
+            [array[k] for array in arrays] for k in range(width)
+        ]
+        return Room(arrays, memory)
+
+    def reopen(self, block: int) -> Room:
+        """Map a block of shelves once more, and leave the room that it had to whoever is in it."""
+        self.rooms[block] = room = self._room(block)
+        return room
 
     def any_ended(self, slot: int) -> bool:
         """Whether any episode has ended in the step whose results are there."""
@@ -150,6 +192,11 @@ def _aligned(nbytes: int) -> memoryview:
     block = np.zeros(nbytes + CACHE_LINE_BYTES, dtype=np.uint8)
     start = -block.ctypes.data % CACHE_LINE_BYTES
     return block[start : start + nbytes].data
+
+
+def _in_pages(entries: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> int:
+    nbytes = sum(_padded(*entry) for entry in entries)
+    return math.ceil(nbytes / mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:

@@ -11,21 +11,26 @@ used again when nobody holds anything of it any more, which the count of referen
 With 64 frames of 84 x 84 x 4 and 15 workers that takes 40 us of the 250 us that a step took.
 Where pages are asked for (`pool.make_pages`), so many shelves lie one after another and are one
 array, [pages, num_envs, ...]: a rollout that is written where it is read.
+
+When this process forks, what is held of a shelf becomes private memory, as all else that is the
+caller's, and the shelf is mapped anew. Pages cannot move, for a GPU may read them: those that are
+held stay, are given to no worker any more, and are private in the fork.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from shoal.engine.rows import Rows
+from shoal.engine.memory import make_private
+from shoal.engine.rows import Room, Rows
 from shoal.layout import Array, Layout
 
 AT_HAND = 3
@@ -33,7 +38,7 @@ AT_HAND = 3
 _WORTH_BYTES = 64 * 1024
 """From which size of a batch on; below it the caller's copy takes less than telling it apart."""
 _forks_worker = False
-"""Whether the process that is about to be forked is a worker, which holds nothing."""
+"""Whether the process that is about to be forked is a worker, which uses no rollout."""
 
 
 def is_worth_it(layout: Layout, num_envs: int, without: Sequence[np.dtype[Any]] = ()) -> bool:
@@ -51,24 +56,20 @@ class Block:
     of a view one of the same base), and so the root's count says whether somebody holds any of it.
     """
 
-    def __init__(self, rows: Rows, first: int, count: int) -> None:
-        self.first = first
-        parts = [leaf[first : first + count] for leaf in rows.shelves]
-        self._shapes = [part.shape for part in parts]
-        self._roots = [_root(part) for part in parts]
+    def __init__(self, room: Room) -> None:
+        self.memory = room.memory
+        self._shapes = [array.shape for array in room.arrays]
+        self._roots = list(map(_root, room.arrays))
         self._unheld = self._held()
-        self._is_retired = False
+        self.is_gone = False
+        """Whether it is the caller's for good."""
 
     def _held(self) -> list[int]:
         return [sys.getrefcount(root) for root in self._roots]
 
     def is_free(self) -> bool:
-        """Whether nobody holds anything of it, in this process or in a fork of it."""
-        return not self._is_retired and self._held() == self._unheld
-
-    def retire(self) -> None:
-        """A fork holds what is held now, and nobody will say when it does no longer."""
-        self._is_retired = self._is_retired or not self.is_free()
+        """Whether nobody holds anything of it."""
+        return not self.is_gone and self._held() == self._unheld
 
     def arrays(self) -> list[Array]:
         """All of it, by leaf: [shelves, num_envs, ...]."""
@@ -84,12 +85,18 @@ class Shelves:
     """Who gets which shelf; `paged`: all of them are one block, and the caller says which."""
 
     def __init__(self, rows: Rows, *, paged: bool) -> None:
-        count = rows.shape.shelves
-        self._word, self.paged = rows.shelf_word, paged
-        width = count if paged else 1
-        self._blocks = [Block(rows, first, width) for first in range(0, count, width)]
-        self._target: Block | None = None
+        self._rows, self._word, self.paged = rows, rows.shelf_word, paged
+        self._blocks = list(map(Block, rows.rooms))
+        self._target: int | None = None
+        """The block on which the step under way lays."""
+        self.is_retired = False
+        """Whether a fork has the pages, too, which so are no worker's any more."""
         _living.add(self)
+
+    @property
+    def num_pages(self) -> int:
+        """How many pages may still be written to."""
+        return len(self._rows.shelves) if self.paged and not self.is_retired else 0
 
     def aim(self, page: int | None) -> None:
         """The step that begins now lays its observations on a free shelf, or on this page."""
@@ -97,11 +104,12 @@ class Shelves:
         if self.paged != (page is not None):
             return
         if page is not None:
-            self._target, self._word[0] = self._blocks[0], 1 + page
+            if not self.is_retired:
+                self._target, self._word[0] = 0, 1 + page
             return
-        for block in self._blocks:
+        for number, block in enumerate(self._blocks):
             if block.is_free():
-                self._target, self._word[0] = block, 1 + block.first
+                self._target, self._word[0] = number, 1 + number
                 return
 
     def clear(self) -> None:
@@ -110,33 +118,54 @@ class Shelves:
 
     def laid(self) -> list[Array] | None:
         """What the step has laid there, by leaf; from here on nothing is laid there any more."""
-        shelf, self._word[0] = self._word[0] - 1, 0
-        target, self._target = self._target, None
+        shelf, target = self._word[0] - 1, self._target
+        self.clear()
         if target is None:
             return None
-        return [array[shelf - target.first] for array in target.arrays()]
+        return [array[shelf if self.paged else 0] for array in self._blocks[target].arrays()]
 
     def pages(self) -> list[Array] | None:
         """All pages, by leaf, [pages, num_envs, ...]; None while somebody still holds any."""
-        if not self.paged or not self._blocks[0].is_free():
+        if not self.paged or self.is_retired or not self._blocks[0].is_free():
             return None
         return self._blocks[0].arrays()
 
-    def retire(self) -> None:
-        """This process forks."""
-        for block in self._blocks:
-            block.retire()
+    def part(self) -> None:
+        """This process is about to fork: what is held becomes its own, or no worker's."""
+        for number, block in enumerate(self._blocks):
+            if (
+                block.is_gone or block.is_free() or block.memory is None
+            ):  # a fork has private memory of its own
+                continue
+            if self.paged:
+                self.is_retired = self.is_retired or not _forks_worker
+                continue
+            make_private(block.memory)
+            block.is_gone = True
+            with contextlib.suppress(OSError):  # the pool is closed, say
+                self._blocks[number] = Block(self._rows.reopen(number))
+
+    def part_in_fork(self) -> None:
+        """This process is a fork, in which what was mapped of pages is still shared."""
+        block = self._blocks[0]
+        if self.paged and block.memory is not None and not block.is_free():
+            make_private(block.memory)
 
 
 _living: weakref.WeakSet[Shelves] = weakref.WeakSet()
 
 
 def _before_fork() -> None:
+    for shelves in list(_living):
+        shelves.part()
+
+
+def _after_fork() -> None:
     for shelves in [] if _forks_worker else list(_living):
-        shelves.retire()
+        shelves.part_in_fork()
 
 
-@contextmanager
+@contextlib.contextmanager
 def forking_worker() -> Iterator[None]:
     """While this process forks a worker."""
     global _forks_worker
@@ -148,4 +177,4 @@ def forking_worker() -> Iterator[None]:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

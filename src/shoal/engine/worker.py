@@ -302,8 +302,8 @@ class Share:
 
     def _lay_on_shelf(self, slot: int, shelf: int) -> None:
         where, rows = self._all, self.rows
-        for ring, shelves in zip(rows.rings, rows.shelves, strict=True):
-            shelves[shelf, where] = ring[slot, where]
+        for ring, place in zip(rows.rings, rows.shelves[shelf], strict=True):
+            place[where] = ring[slot, where]
 
     def _lay_lanes(self) -> list[list[Lane]]:
         """The lanes of all, by slot: as soon as every environment has its row."""

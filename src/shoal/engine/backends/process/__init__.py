@@ -206,8 +206,8 @@ class ProcessBackend:
 
     def make_rows(self, shape: RowShape) -> Rows:
         memory = Memory.create()
-        memory.resize(shape.nbytes())
-        rows = Rows(shape, memory.view())
+        memory.resize(shape.nbytes(), shape.own_bytes())
+        rows = Rows(shape, memory.view)
         rows.memory = memory
         self._memories.add(memory)
         return rows

@@ -164,7 +164,7 @@ class SignalChannel:
             with socket.socket(fileno=os.dup(self._pipe.fileno())) as carrier:
                 _, fds, _, _ = socket.recv_fds(carrier, 1, 1)
             memory = Memory(fds[0])
-            rows = Rows(message.shape, memory.view())
+            rows = Rows(message.shape, memory.view)
             memory.close()
             self._steps = {
                 kind + slot: Step(slot, kind == STEP_ALL)
