@@ -396,7 +396,7 @@ def test_a_game_of_ones_own_has_a_map_of_ones_own(ram_map: Path) -> None:
     observation, info = env.reset(seed=0)
     assert observation.tolist() == pytest.approx([0, 0, 0, 0, 1, 0, 4 / 9, 1])
     assert info == {}
-    assert env.peek("frame") > 10  # type: ignore[operator]
+    assert 0 < env.peek("frame") < 16  # type: ignore[operator]
     assert_same(env.reset(seed=5)[0], observation)  # there is no seed to set: always the same
     steps = [env.step(5) for _ in range(4)]
     assert [step[1] for step in steps] == [0.5] * 4
