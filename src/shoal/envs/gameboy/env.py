@@ -41,7 +41,8 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
     - Rewards, and the end of an episode, come from the events of the RAM map; `info` tells how
       often each has happened in a step, if it has. Without any reward there, new sights count.
     - `reset(options={"level": 7})` begins in a certain level, `{"state": bytes or path}` in a saved
-      state. Else the level comes from `np_random`, as far as the game has levels.
+      state, for this one episode. Else the level comes from `np_random`, as far as the game has
+      levels.
 
     An episode depends on nothing but its level (or state) and the actions.
     """
@@ -86,9 +87,8 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
             read_rom(Path(rom or ROM)), str(rom) if rom is not None else "Tidekeep"
         )
         self.console.advance(BOOT_FRAMES, draw=True)
-        self._start = _state_bytes(state) if state is not None else None
-        if self._start is None and self.ram_map.begin is None:
-            self._start = self.console.save()
+        self._switched_on = self.console.save() if self.ram_map.begin is None else None
+        self.start_state = state
         self._values: tuple[int, ...] | None = None
         self._num_steps = 0
         self._seen: set[bytes] = set()
@@ -173,6 +173,19 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
             self.console = None
 
     # --- beyond Gymnasium ----------------------------------------------------
+
+    @property
+    def start_state(self) -> bytes | None:
+        """The saved state in which episodes begin, or None; it can be set to bytes or a path.
+
+        A vector environment remembers what `set_attr("start_state", ...)` has set: episodes of
+        environments that had to be rebuilt begin there as well.
+        """
+        return self._start
+
+    @start_state.setter
+    def start_state(self, state: bytes | str | os.PathLike[str] | None) -> None:
+        self._start = self._switched_on if state is None else _state_bytes(state)
 
     def save_state(self) -> bytes:
         """The state of the console, for `reset(options={"state": ...})`.
