@@ -384,6 +384,25 @@ events:
 """
 
 
+def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    ram_map, rom = tmp_path / "map.yaml", tmp_path / "my.gb"
+    rom.write_bytes(ROM.read_bytes())
+    ram_map.write_text("fields: {x: {address: 0xC005, scale: 9}}")
+    env = GameBoyEnv(rom, ram_map)
+    assert len(env.feature_names) == 1
+    env.close()
+    changed = bytearray(ROM.read_bytes())
+    changed[-1] ^= 0xFF
+    rom.write_bytes(changed)
+    os.utime(rom, ns=(1, 1))
+    ram_map.write_text("fields: {x: {address: 0xC005, scale: 9}, y: {address: 0xC006, scale: 7}}")
+    env = GameBoyEnv(rom, ram_map)
+    assert len(env.feature_names) == 2
+    assert env.console is not None
+    assert env.console.memory[0x7FFF] == changed[-1]
+    env.close()
+
+
 @pytest.fixture
 def ram_map(tmp_path: Path, env: GameBoyEnv) -> Path:
     path = tmp_path / "map.yaml"
@@ -453,7 +472,9 @@ def test_a_button_can_be_held_for_a_part_of_the_step() -> None:
         ({"frames_per_step": 0}, "frames_per_step must be a whole number of at least 1, got 0."),
         ({"press_frames": 5}, "press_frames is 5; a step has 4 frames."),
         ({"rewards": {"gaol": 1}}, "there is no event 'gaol'. Did you mean 'goal'?"),
-        ({"rewards": {"goal": "much"}}, "goal must be a number, got 'much'."),
+        ({"rewards": {"goal": "much"}}, "goal must be a finite number, got 'much'."),
+        ({"rewards": {"goal": float("inf")}}, "goal must be a finite number, got inf."),
+        ({"rewards": {"novelty": 0.5}}, "novelty is 0.5, but nothing would come of it"),
         ({"rom": "nowhere.gb", "observation": "pixels"}, "the ROM nowhere.gb cannot be read"),
         ({"rom": RAM_MAP, "observation": "pixels"}, "is no cartridge that PyBoy can run"),
         ({"ram_map": RAM_MAP}, "ram_map is given without rom"),
@@ -480,10 +501,30 @@ def test_what_cannot_be_is_refused(kwargs: Any, message: str) -> None:
         ("fields: {x: {address: 3, length: 4, scale: 3}}", "cannot be observed"),
         ("fields: {x: {address: 3, bytes: 4}}", "bytes is 4; expected 1 to 3."),
         ("fields: {x: {address: far}}", "address must be a whole number, got 'far'."),
+        ("fields: {x: {address: 3, length: 0}}", "length is 0; expected 1 or more."),
+        ("fields: {x: {address: 3, bytes: 0}}", "bytes is 0; expected 1 to 3."),
         ("events: {e: {rise: x}}", "there is no field 'x'."),
         ("fields: {x: {address: 3}}\nevents: {e: {rises: x}}", "unknown key 'rises'."),
         ("fields: {x: {address: 3}}\nevents: {e: {reach: x}}", "value belongs to reach"),
-        ("fields: {x: {address: 3}}\nevents: {e: {rise: x, reward: a}}", "must be a number"),
+        ("fields: {x: {address: 3}}\nevents: {e: {rise: x, reward: a}}", "must be a finite number"),
+        (
+            "fields: {x: {address: 3}}\nevents: {e: {rise: x, reward: .nan}}",
+            "must be a finite number, got nan",
+        ),
+        (
+            "fields: {x: {address: 3}}\nevents: {e: {rise: x, reward: -.inf}}",
+            "must be a finite number, got -inf",
+        ),
+        (
+            "fields: {x: {address: 3}}\nevents: {novelty: {rise: x}}",
+            "novelty: so new sights are called.",
+        ),
+        ("begin: {restart: 0x12345}", "restart is $12345; expected an address in RAM, $8000 to $F"),
+        ("begin: {restart: 0}", "restart is $0000; expected an address in RAM, $8000 to $FFFF."),
+        (
+            "begin: {restart: 0xC000, seed: 0xFFFF}",
+            "seed is $FFFF; expected an address in RAM, $8000 to $FFFE.",
+        ),
         ("begin: {seed: 3}", "restart must be a whole number, got None."),
         ("- 3", "expected settings by name, got [3]."),
         ("a: [", "is not valid YAML"),

@@ -24,13 +24,18 @@ Picture = npt.NDArray[np.uint8]
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 
-@lru_cache(maxsize=8)
 def read_rom(path: Path) -> bytes:
-    """The content of a ROM, read once in a process."""
+    """The content of a ROM, read once in a process as long as the file stays the same."""
     try:
-        return path.read_bytes()
+        there = path.stat()
+        return _read_rom(path, there.st_mtime_ns, there.st_size)
     except OSError as problem:
         raise ConfigError(f"the ROM {path} cannot be read: {problem.strerror}.") from problem
+
+
+@lru_cache(maxsize=8)
+def _read_rom(path: Path, mtime_ns: int, size: int) -> bytes:
+    return path.read_bytes()
 
 
 class Console:

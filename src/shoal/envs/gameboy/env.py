@@ -109,6 +109,12 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
                 )
         self._judge = Judge(ram_map.events, self._reader.index, weights)
         self._novelty = config.novelty or _novelty(self._judge, self._encoder)
+        if self._novelty == "none" and (config.rewards or {}).get(NOVELTY):
+            raise ConfigError(
+                f"rewards: novelty is {shown(self._novelty_weight)}, but nothing would come of it: "
+                "novelty='none', which is the default where events are worth something. Choose "
+                "novelty='ram' or 'screen' as well."
+            )
         self._film = Film(config.screen, config.stack) if config.observation != "ram" else None
         self._draws = (
             self._film is not None or self._novelty == "screen" or config.render_mode is not None
