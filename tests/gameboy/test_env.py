@@ -339,6 +339,65 @@ def test_episodes_can_begin_in_a_saved_state() -> None:
     later.close()
 
 
+def test_where_episodes_begin_can_be_changed(env: GameBoyEnv) -> None:
+    begun = env.reset(seed=6)
+    for action in actions_of(6, 80):
+        expected, *_ = env.step(action)
+    assert env.start_state is None
+    env.start_state = env.save_state()
+    for _ in range(2):
+        assert_same(env.reset(seed=6)[0], expected)
+        env.step(3)
+    env.start_state = None
+    assert_same(env.reset(seed=6), begun)
+
+
+def test_without_a_state_a_game_without_levels_begins_where_it_was_switched_on() -> None:
+    env = GameBoyEnv(ROM, observation="pixels")
+    begun = env.reset(seed=0)
+    env.step(5)
+    env.start_state = env.save_state()
+    assert (env.reset(seed=0)[0] != begun[0]).any()
+    env.start_state = None
+    assert_same(env.reset(seed=0), begun)
+    env.close()
+
+
+def test_a_reset_that_fails_leaves_no_episode_and_no_half_state(env: GameBoyEnv) -> None:
+    env.reset(seed=1)
+    state = env.save_state()
+    for action in actions_of(1, 30):
+        env.step(action)
+    for wrong in (
+        b"",
+        state[:1000],
+        state[:20_000],
+        state[: len(state) // 2],
+        bytes([99]) + state[1:],
+    ):
+        with pytest.raises(shoal.ConfigError, match="cannot be loaded"):
+            env.reset(options={"state": wrong})
+        with pytest.raises(shoal.ContractError, match="or the last reset failed"):
+            env.step(0)
+        fresh = GameBoyEnv()
+        assert_same(trace(env, 3, actions_of(3, 40)), trace(fresh, 3, actions_of(3, 40)))
+        fresh.close()
+
+
+def test_a_state_of_another_rom_is_refused(tmp_path: Path, env: GameBoyEnv) -> None:
+    changed = bytearray(ROM.read_bytes())
+    changed[-1] ^= 0xFF
+    (tmp_path / "other.gb").write_bytes(changed)
+    other = GameBoyEnv(tmp_path / "other.gb", RAM_MAP)
+    other.reset(seed=0)
+    state = other.save_state()
+    env.reset(seed=0)
+    with pytest.raises(shoal.ConfigError, match="saved for another ROM than Tidekeep"):
+        env.reset(options={"state": state})
+    env.reset(options={"state": state[:-15]})  # as PyBoy writes them: it says nothing of the ROM
+    other.close()
+
+
 def test_a_level_can_be_asked_for(env: GameBoyEnv) -> None:
     first = env.reset(seed=1, options={"level": 77})
     assert first[1] == {"level": 77}
@@ -453,6 +512,17 @@ def test_without_rewards_new_values_are_worth_something(tmp_path: Path) -> None:
     env.reset(seed=0)
     assert env.step(6)[1] == 0.25, "each episode is new"
     env.close()
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.array])
+def test_actions_may_be_numbers_of_numpy(env: GameBoyEnv, kind: Any) -> None:
+    env.reset(seed=0)
+    expected = env.step(5)
+    env.reset(seed=0)
+    assert_same(env.step(kind(5)), expected)
+    for wrong in (np.array([5]), np.array(5.0), np.array(7)):
+        with pytest.raises(shoal.ContractError, match="expected a number from 0 to 6"):
+            env.step(wrong)
 
 
 def test_a_button_can_be_held_for_a_part_of_the_step() -> None:
@@ -573,6 +643,9 @@ def test_wrong_calls_are_told(env: GameBoyEnv) -> None:
         env.reset(options={"level": -1})
     with pytest.raises(shoal.ContractError, match="either a level or a state"):
         env.reset(options={"level": 1, "state": b""})
+    for options in (5, [1]):
+        with pytest.raises(shoal.ContractError, match="expected a dict with 'level' or 'state'"):
+            env.reset(options=options)  # type: ignore[arg-type]
     with pytest.raises(shoal.ConfigError, match="cannot be loaded"):
         env.reset(options={"state": b"nothing"})
     with pytest.raises(shoal.ConfigError, match="no field 'hero'"):

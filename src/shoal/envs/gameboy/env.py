@@ -141,8 +141,9 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        super().reset(seed=seed)
         console = self._running()
+        self._values = None  # a reset that fails leaves no episode
+        super().reset(seed=seed)
         info = self._begin(console, _check_options(options))
         self._num_steps = 0
         self._values = self._reader.values(console.read(self._reader.spans))
@@ -157,7 +158,9 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
         console = self._running()
         before = self._values
         if before is None:
-            raise ContractError("step was called before reset: there is no episode yet.")
+            raise ContractError(
+                "step was called before reset: there is no episode yet, or the last reset failed."
+            )
         self._press(console, _button(action))
         self._values = self._reader.values(console.read(self._reader.spans))
         outcome = self._judge.outcome(before, self._values)
@@ -283,6 +286,8 @@ def _button(action: Any) -> str:
     try:
         return _BUTTONS[action]
     except (KeyError, TypeError):
+        if isinstance(action, np.ndarray) and not action.ndim and action.dtype.kind in "iu":
+            return _button(action.item())
         raise ContractError(
             f"the action is {shown(action)}; expected a number from 0 to {len(ACTIONS) - 1}."
         ) from None
@@ -301,6 +306,10 @@ def _novelty(judge: Judge, encoder: Encoder) -> str:
 
 
 def _check_options(options: dict[str, Any] | None) -> dict[str, Any]:
+    if options is not None and not isinstance(options, Mapping):
+        raise ContractError(
+            f"the options of reset are {shown(options)}; expected a dict with 'level' or 'state'."
+        )
     for key in options or {}:
         if key not in ("level", "state"):
             raise ContractError(
