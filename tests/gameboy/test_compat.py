@@ -58,6 +58,17 @@ def test_each_episode_is_counted_anew_and_is_another_one() -> None:
     env.close()
 
 
+def test_it_begins_with_its_seed_whenever_it_is_initialised() -> None:
+    env = ParallelEnvironment(3, episode_length=5)
+    begun = []
+    for _ in range(2):
+        env.initialize()
+        begun.append([env.reset_episode(), env.reset_episode()])
+        env.close()
+    assert_same(begun[1], begun[0])
+    assert env.get_episode_stats()["episode"] == 4
+
+
 def test_several_in_threads_are_as_one_after_the_other() -> None:
     with ThreadPoolExecutor(4) as threads:
         together = list(threads.map(played, [ParallelEnvironment(k) for k in range(4)]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 
 import shoal
 from faults.recovering import kill_worker
-from shoal.envs.gameboy import ACTIONS, GameBoyEnv
+from shoal.envs.gameboy import ACTIONS, TIDEKEEP, GameBoyEnv
 from trace_of import assert_same
 
 NUM_ENVS, NUM_STEPS, AT = 4, 40, 23
 LIMIT_S = 3.0
+ID = f"shoal.envs.gameboy:{TIDEKEEP}"
 
 
 class Hanging(GameBoyEnv):
@@ -92,21 +94,63 @@ def test_it_can_begin_anew_instead_and_nobody_else_notices(hanging: Any, how: st
             np.testing.assert_array_equal(one[2:], two[2:])
 
 
-def test_a_lost_game_boy_begins_in_its_saved_state_again() -> None:
-    """The reset point of an environment with a state is that state, also after a death."""
+@pytest.fixture
+def point() -> Iterator[tuple[bytes, Any]]:
+    """A saved state, and what is seen there."""
     env = GameBoyEnv()
     env.reset(seed=3)
     for action in (5, 5, 3, 3, 6):
-        expected, *_ = env.step(action)
-    state = env.save_state()
+        observation, *_ = env.step(action)
+    yield env.save_state(), observation
     env.close()
-    with shoal.make(
-        lambda: GameBoyEnv(state=state), 2, backend="process", num_workers=1, autoreset="same_step"
-    ) as envs:
+
+
+def seen_after_a_death(envs: shoal.VectorEnv) -> Any:
+    """What the step says that was under way."""
+    envs.step(np.array([4, 4]))
+    kill_worker(envs, 0)
+    observations, _, _, truncated, infos = envs.step(np.array([4, 4]))
+    assert truncated.all()
+    assert infos["restarted"].all()
+    return observations
+
+
+RESTARTING: dict[str, Any] = {
+    "backend": "process",
+    "num_workers": 1,
+    "on_failure": "restart",
+    "autoreset": "same_step",
+}
+
+
+def test_a_lost_game_boy_begins_in_its_saved_state_again(point: tuple[bytes, Any]) -> None:
+    """The reset point of an environment with a state is that state, also after a death."""
+    state, expected = point
+    with shoal.make(lambda: GameBoyEnv(state=state), 2, **RESTARTING) as envs:
         envs.reset(seed=0)
-        envs.step(np.array([4, 4]))
-        kill_worker(envs, 0)
-        observations, _, _, truncated, _ = envs.step(np.array([4, 4]))
-        assert truncated.all()
-        for observation in observations:
+        for observation in seen_after_a_death(envs):
             np.testing.assert_array_equal(observation, expected)
+
+
+@pytest.mark.parametrize("env", [GameBoyEnv, ID])
+def test_a_reset_point_that_was_set_outlives_its_worker(env: Any, point: tuple[bytes, Any]) -> None:
+    state, expected = point
+    with shoal.make(env, 2, **RESTARTING) as envs:
+        envs.reset(seed=0)
+        envs.set_attr("start_state", [state, None])
+        there, elsewhere = envs.reset(seed=0)[0]
+        np.testing.assert_array_equal(there, expected)
+        assert (elsewhere != expected).any()
+        there, elsewhere = seen_after_a_death(envs)
+        np.testing.assert_array_equal(there, expected)
+        assert (elsewhere != expected).any()
+
+
+def test_a_state_given_to_reset_is_for_one_episode(point: tuple[bytes, Any]) -> None:
+    """As with any reset that comes by itself, nobody says where the next one begins."""
+    state, expected = point
+    with shoal.make(GameBoyEnv, 2, **RESTARTING) as envs:
+        observations, _ = envs.reset(seed=0, options={"state": state})
+        np.testing.assert_array_equal(observations[0], expected)
+        for observation in seen_after_a_death(envs):
+            assert (observation != expected).any()

@@ -100,6 +100,15 @@ def test_the_end_is_a_block_of_sums(page: Page) -> None:
     assert page.lines[-1] == "Clean-up: metrics are written, 2 environments are closed"
 
 
+def test_a_run_that_was_stopped_is_not_called_complete(page: Page) -> None:
+    lines = page.tell()
+    lines.write(7_000, metrics(14, time_s=3.0))
+    lines.finish({"stopped by": "SIGINT"}, {})
+    assert "PARALLEL TRAINING STOPPED by SIGINT" in page.lines
+    assert "Final step: 7000" in page.lines
+    assert "COMPLETE" not in page.getvalue()
+
+
 def test_a_run_that_is_broken_off_cleans_up_once_and_has_no_block(page: Page) -> None:
     lines = page.tell(replace(RUN, num_envs=1))
     lines.close()

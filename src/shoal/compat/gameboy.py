@@ -15,7 +15,8 @@ class ParallelEnvironment:
     """`shoal.envs.GameBoyEnv`, made when `initialize` is called, with a count of its episodes.
 
     Any number may be stepped at once, one thread each: emulating does not hold Python's lock.
-    `env_id` is the seed of its first episode, so that no two play the same. `rom_path` is None for
+    `env_id` is the seed of its first episode, and of the first after each `initialize`, so that no
+    two play the same. `rom_path` is None for
     Tidekeep; a cartridge without a RAM map is seen by its pictures. `shoal.make` does more: it
     steps all of them with one call, and rebuilds those that are lost.
     """
@@ -31,6 +32,7 @@ class ParallelEnvironment:
         self._ram_map = ram_map
         self._env: GameBoyEnv | None = None
         self._num_episodes = self._length = 0
+        self._seed: int | None = None
         self._reward = 0.0
         self._is_over = False
 
@@ -44,11 +46,13 @@ class ParallelEnvironment:
                 "ram" if is_known else "pixels",
                 episode_length=self.episode_length,
             )
+            self._seed = self.env_id
 
     def reset_episode(self) -> tuple[Any, dict[str, Any]]:
         """Begin an episode: its first observation, and what there is to know about it."""
         env = self._running()
-        begun = env.reset(seed=None if self._num_episodes else self.env_id)
+        begun = env.reset(seed=self._seed)
+        self._seed = None
         self._num_episodes += 1
         self._reward, self._length, self._is_over = 0.0, 0, False
         return begun

@@ -17,7 +17,7 @@ from shoal.monitor.sink import Metrics
 from shoal.monitor.speaker import Speaker
 
 RULE = "=" * 50
-COMPLETE = "PARALLEL TRAINING COMPLETE"
+COMPLETE, STOPPED = "PARALLEL TRAINING COMPLETE", "PARALLEL TRAINING STOPPED"
 
 
 class Lines:
@@ -49,7 +49,7 @@ class Lines:
 
     def finish(self, summary: Mapping[str, str], paths: Mapping[str, Path]) -> None:
         """Say what came out of it and where that was written; then close."""
-        self._speaker.say(*closing(self._progress))
+        self._speaker.say(*closing(self._progress, summary.get("stopped by")))
         if paths:
             self._speaker.say("Written:", *(f"  {line}" for line in words.aligned(paths)))
         self.close()
@@ -91,7 +91,7 @@ def learning(progress: Progress, num_updates: int) -> str:
     return " | ".join([f"Optimisation: update {num_updates}", *told])
 
 
-def closing(progress: Progress) -> list[str]:
+def closing(progress: Progress, stopped_by: str | None = None) -> list[str]:
     """The block at the end. Seconds are those of training: collecting and learning."""
     seconds, mean = _time_s(progress), progress.latest.get("episode/return_mean_10")
     entries = {
@@ -104,7 +104,8 @@ def closing(progress: Progress) -> list[str]:
         "Episodes per second": f"{_rate(progress.episodes, seconds):.2f}",
     }
     told = [f"{name}: {value}" for name, value in entries.items()]
-    return [RULE, COMPLETE, RULE, *told, RULE]
+    title = COMPLETE if stopped_by is None else f"{STOPPED} by {stopped_by}"
+    return [RULE, title, RULE, *told, RULE]
 
 
 def _time_s(progress: Progress) -> float:

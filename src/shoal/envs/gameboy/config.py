@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,8 +78,13 @@ class GameBoyConfig:
             raise ConfigError(f"rewards must be numbers by event, got {shown(self.rewards)}.")
         rewards: Mapping[str, Any] = self.rewards
         for name, value in rewards.items():
-            if isinstance(value, bool) or not isinstance(value, Real) or value != value:
-                raise ConfigError(f"rewards: {name} must be a number, got {shown(value)}.")
+            if not is_worth(value):
+                raise ConfigError(f"rewards: {name} must be a finite number, got {shown(value)}.")
+
+
+def is_worth(value: Any) -> bool:
+    """Whether something can be worth that much."""
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 def _check_choice(name: str, value: Any, known: Any) -> None:

@@ -41,7 +41,8 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
     - Rewards, and the end of an episode, come from the events of the RAM map; `info` tells how
       often each has happened in a step, if it has. Without any reward there, new sights count.
     - `reset(options={"level": 7})` begins in a certain level, `{"state": bytes or path}` in a saved
-      state. Else the level comes from `np_random`, as far as the game has levels.
+      state, for this one episode. Else the level comes from `np_random`, as far as the game has
+      levels.
 
     An episode depends on nothing but its level (or state) and the actions.
     """
@@ -86,9 +87,8 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
             read_rom(Path(rom or ROM)), str(rom) if rom is not None else "Tidekeep"
         )
         self.console.advance(BOOT_FRAMES, draw=True)
-        self._start = _state_bytes(state) if state is not None else None
-        if self._start is None and self.ram_map.begin is None:
-            self._start = self.console.save()
+        self._switched_on = self.console.save() if self.ram_map.begin is None else None
+        self.start_state = state
         self._values: tuple[int, ...] | None = None
         self._num_steps = 0
         self._seen: set[bytes] = set()
@@ -109,6 +109,12 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
                 )
         self._judge = Judge(ram_map.events, self._reader.index, weights)
         self._novelty = config.novelty or _novelty(self._judge, self._encoder)
+        if self._novelty == "none" and (config.rewards or {}).get(NOVELTY):
+            raise ConfigError(
+                f"rewards: novelty is {shown(self._novelty_weight)}, but nothing would come of it: "
+                "novelty='none', which is the default where events are worth something. Choose "
+                "novelty='ram' or 'screen' as well."
+            )
         self._film = Film(config.screen, config.stack) if config.observation != "ram" else None
         self._draws = (
             self._film is not None or self._novelty == "screen" or config.render_mode is not None
@@ -135,8 +141,9 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        super().reset(seed=seed)
         console = self._running()
+        self._values = None  # a reset that fails leaves no episode
+        super().reset(seed=seed)
         info = self._begin(console, _check_options(options))
         self._num_steps = 0
         self._values = self._reader.values(console.read(self._reader.spans))
@@ -151,7 +158,9 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
         console = self._running()
         before = self._values
         if before is None:
-            raise ContractError("step was called before reset: there is no episode yet.")
+            raise ContractError(
+                "step was called before reset: there is no episode yet, or the last reset failed."
+            )
         self._press(console, _button(action))
         self._values = self._reader.values(console.read(self._reader.spans))
         outcome = self._judge.outcome(before, self._values)
@@ -173,6 +182,19 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
             self.console = None
 
     # --- beyond Gymnasium ----------------------------------------------------
+
+    @property
+    def start_state(self) -> bytes | None:
+        """The saved state in which episodes begin, or None; it can be set to bytes or a path.
+
+        A vector environment remembers what `set_attr("start_state", ...)` has set: episodes of
+        environments that had to be rebuilt begin there as well.
+        """
+        return self._start
+
+    @start_state.setter
+    def start_state(self, state: bytes | str | os.PathLike[str] | None) -> None:
+        self._start = self._switched_on if state is None else _state_bytes(state)
 
     def save_state(self) -> bytes:
         """The state of the console, for `reset(options={"state": ...})`.
@@ -264,6 +286,8 @@ def _button(action: Any) -> str:
     try:
         return _BUTTONS[action]
     except (KeyError, TypeError):
+        if isinstance(action, np.ndarray) and not action.ndim and action.dtype.kind in "iu":
+            return _button(action.item())
         raise ContractError(
             f"the action is {shown(action)}; expected a number from 0 to {len(ACTIONS) - 1}."
         ) from None
@@ -282,6 +306,10 @@ def _novelty(judge: Judge, encoder: Encoder) -> str:
 
 
 def _check_options(options: dict[str, Any] | None) -> dict[str, Any]:
+    if options is not None and not isinstance(options, Mapping):
+        raise ContractError(
+            f"the options of reset are {shown(options)}; expected a dict with 'level' or 'state'."
+        )
     for key in options or {}:
         if key not in ("level", "state"):
             raise ContractError(

@@ -114,13 +114,15 @@ class Encoder:
 
 def check_field(field: Field, where: str) -> Field:
     """The field, if it can be; else ConfigError."""
+    if not 1 <= field.num_bytes <= MOST_BYTES:
+        raise ConfigError(f"{where}: bytes is {field.num_bytes}; expected 1 to {MOST_BYTES}.")
+    if field.length < 1:
+        raise ConfigError(f"{where}: length is {field.length}; expected 1 or more.")
     begin, end = field.span
     if not 0 <= begin < end <= 0x10000:
         raise ConfigError(
             f"{where}: address is ${begin:X}; expected $0000 to ${0x10000 - (end - begin):X}."
         )
-    if not 1 <= field.num_bytes <= MOST_BYTES:
-        raise ConfigError(f"{where}: bytes is {field.num_bytes}; expected 1 to {MOST_BYTES}.")
     if field.kind != "hide" and field.length > 1:
         raise ConfigError(f"{where}: several numbers (length {field.length}) cannot be observed.")
     if field.kind != "hide" and not 1 <= field.size <= MOST[field.kind]:

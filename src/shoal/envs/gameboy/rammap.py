@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from shoal.envs.gameboy.config import NOVELTY, is_worth
 from shoal.envs.gameboy.events import KINDS, Event
 from shoal.envs.gameboy.fields import Field, check_field
 from shoal.errors import ConfigError, shown, suggest
@@ -31,7 +32,7 @@ class Begin:
     """How a game begins anew without being loaded: set a byte, and let some frames pass."""
 
     restart: int
-    """The address that is set to 1."""
+    """The address that is set to 1. Like that of the seed it is in RAM, from $8000 on."""
     seed: int | None = None
     """Where the game takes a random number from."""
     seed_bytes: int = 2
@@ -71,17 +72,22 @@ class RamMap:
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> RamMap:
-        """What a file says."""
-        return _from_yaml(Path(path))
+        """What a file says; it is read once in a process as long as it stays the same."""
+        path = Path(path)
+        try:
+            there = path.stat()
+            return _from_yaml(path, there.st_mtime_ns, there.st_size)
+        except OSError as problem:
+            raise ConfigError(
+                f"the RAM map {path} cannot be read: {problem.strerror}."
+            ) from problem
 
 
 @lru_cache(maxsize=8)
-def _from_yaml(path: Path) -> RamMap:
+def _from_yaml(path: Path, mtime_ns: int, size: int) -> RamMap:
     yaml = need("yaml", "gameboy")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise ConfigError(f"the RAM map {path} cannot be read: {problem.strerror}.") from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
         reason = " ".join(str(problem).split())
         raise ConfigError(f"{path} is not valid YAML: {reason}.") from problem
@@ -109,6 +115,8 @@ def _field(name: str, given: Any, where: str) -> Field:
 
 def _event(name: str, given: Any, fields: Iterable[str], where: str) -> Event:
     given = _mapping(given, where, (*KINDS, "value", "reward", "ends"))
+    if name == NOVELTY:
+        raise ConfigError(f"{where}: so new sights are called. Give the event another name.")
     kinds = [kind for kind in KINDS if kind in given]
     if len(kinds) != 1:
         raise ConfigError(f"{where}: expected one of {', '.join(KINDS)}, got {kinds or 'none'}.")
@@ -118,20 +126,31 @@ def _event(name: str, given: Any, fields: Iterable[str], where: str) -> Event:
     if ("value" in given) != (kind == "reach"):
         raise ConfigError(f"{where}: value belongs to reach, and to no other kind.")
     reward = given.get("reward", 0.0)
-    if isinstance(reward, bool) or not isinstance(reward, int | float):
-        raise ConfigError(f"{where}: reward must be a number, got {shown(reward)}.")
+    if not is_worth(reward):
+        raise ConfigError(f"{where}: reward must be a finite number, got {shown(reward)}.")
     value = _whole(given, "value", where, 0)
     return Event(name, kind, field, value, float(reward), _flag(given, "ends", where))
 
 
 def _begin(given: Any, where: str) -> Begin:
     given = _mapping(given, where, ("restart", "seed", "seed_bytes", "frames"))
-    seed = _whole(given, "seed", where) if "seed" in given else None
     frames = _whole(given, "frames", where, 8)
     seed_bytes = _whole(given, "seed_bytes", where, 2)
     if frames < 1 or not 1 <= seed_bytes <= 4:
         raise ConfigError(f"{where}: expected frames from 1 on and seed_bytes from 1 to 4.")
-    return Begin(_whole(given, "restart", where), seed, seed_bytes, frames)
+    restart = _address(given, "restart", where, 1)
+    seed = _address(given, "seed", where, seed_bytes) if "seed" in given else None
+    return Begin(restart, seed, seed_bytes, frames)
+
+
+def _address(given: Any, key: str, where: str, num_bytes: int) -> int:
+    """Where something can be written: below is the cartridge's ROM, and nothing above."""
+    address, last = _whole(given, key, where), 0x10000 - num_bytes
+    if not 0x8000 <= address <= last:
+        raise ConfigError(
+            f"{where}: {key} is ${address:04X}; expected an address in RAM, $8000 to ${last:X}."
+        )
+    return address
 
 
 def _mapping(given: Any, where: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:

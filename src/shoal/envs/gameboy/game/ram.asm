@@ -73,9 +73,9 @@ wRng:           DS 2    ;; rng: the state of chance | hide
 wSpots:         DS 6    ;; spots: for each room, the spot that its things are counted from | hide
 wLeft:          DS 6    ;; left: for each room, what is left in it (bits as in maps.asm) | hide
 wFreeze:        DS 1    ;; freeze: frames until a new room is on the screen | hide
+wFrame:         DS 2    ;; frame: frames since the game began, by which crabs move their legs | hide
 wGameEnd:
 
-wFrame:         DS 2    ;; frame: counts frames | hide
 wDraw:          DS 1    ; parts of the room that are still to be drawn, of 3
 wDrawFrom:      DS 1    ; low byte of the next cell
 wDrawTo:        DS 2    ; where it goes
