@@ -145,7 +145,6 @@ class FreeAlternating(Free):
 
     def standing(self) -> dict[str, Any]:
         """What an `AECEnv` shows of itself."""
-        env = self.env
         shown = ("agents", "rewards", "terminations", "truncations", "infos", "_cumulative_rewards")
-        told = {name: getattr(env.unwrapped, name) for name in shown}
-        return told | {"agent_selection": env.agent_selection if env.agents else None}
+        told = {name: self.get_wrapper_attr(name) for name in shown}
+        return told | {"agent_selection": self.env.agent_selection if told["agents"] else None}
