@@ -167,6 +167,13 @@ def test_agents_whom_nobody_knows_beforehand_are_refused() -> None:
         Training(RUN, Nobody)
 
 
+@pytest.mark.parametrize("policies", [("separate",), ("a=agent_*",)])
+def test_policies_are_for_several_agents(policies: tuple[str, ...]) -> None:
+    config = replace(RUN, envs=replace(RUN.envs, policies=policies))
+    with pytest.raises(ConfigError, match="policies is for several agents"):
+        Training(config, "CartPole-v1")
+
+
 # --- a critic that sees all ---------------------------------------------------------------------
 
 

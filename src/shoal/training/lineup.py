@@ -43,6 +43,11 @@ def troupe_of(envs: VectorEnv, policies: Sequence[str], is_central: bool) -> Tro
     if CAST not in envs.metadata:
         if is_central:
             raise ConfigError("central_critic is for a team of agents; this environment has one.")
+        if tuple(policies) != (SHARED,):
+            raise ConfigError(
+                "policies is for several agents; this environment has one, and "
+                f"policies is {shown(' '.join(policies))}. Leave it out."
+            )
         return None
     cast, takes_turns = envs.metadata[CAST], envs.metadata[TAKES_TURNS]
     if cast is None:
