@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pettingzoo")
 
-from players import Round
+from players import NAMES, Round
 
 import shoal
 from trace_of import assert_same
@@ -134,5 +134,42 @@ def test_turns_come_as_they_are_ready(made: Any) -> None:
 def test_wrong_actions_are_told_in_words(made: Any) -> None:
     envs = made("turns", partial(Round, False), 2)
     envs.reset(seed=0)
-    with pytest.raises(shoal.ContractError, match="actions are a dict"):
+    with pytest.raises(shoal.ContractError, match="expected a dict by agent"):
         envs.step(np.zeros(2, int))
+    with pytest.raises(shoal.ContractError, match="action of 'ann' in env 1 is 7, outside its"):
+        envs.step({name: [0, 7] for name in NAMES[:3]})
+    envs.step({"ann": [0, 1], "bob": [9, None]})  # nobody else has a turn
+
+
+def test_wrong_actions_of_agents_who_act_alike_are_told_in_words(made: Any) -> None:
+    envs = made("turns", Round, 2)
+    envs.reset(seed=0)
+    for actions, words in [
+        ([0, 9], "action of 'ann' in env 1 is 9, outside its space"),
+        ([0, None], "action of 'ann' in env 1 is None; expected one of"),
+        ([0, [1, 2]], r"action of 'ann' in env 1 is \[1, 2\]"),
+        ([0], "1 rows; expected 2, one for each environment"),
+        (0, "are 0; expected 2 rows"),
+        (None, "are None; expected 2 rows"),
+    ]:
+        with pytest.raises(shoal.ContractError, match=words):
+            envs.step(actions)
+        with pytest.raises(shoal.ContractError, match=words):
+            envs.send(actions, [0, 1])
+    envs.step([0, 1])
+
+
+def test_an_agent_that_has_ended_may_be_given_anything(made: Any) -> None:
+    envs, usual = made("turns", Round, 3), made("turns", Round, 3)
+    turn = envs.reset(seed=1)
+    usual.reset(seed=1)
+    num_ends = 0
+    for t in range(40):
+        has_ended = turn.terminations | turn.truncations
+        num_ends += int(has_ended.sum())
+        chosen = actions_for(envs, t)
+        any_at_all = [None if ended else one for ended, one in zip(has_ended, chosen, strict=True)]
+        expected = usual.step(chosen)
+        turn = envs.step(any_at_all if t % 2 else np.where(has_ended, 99, chosen))
+        assert_same(tuple(turn[:6]), tuple(expected[:6]))
+    assert num_ends > 5

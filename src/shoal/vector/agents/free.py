@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal.layout import Array
+from shoal.vector.agents.acting import check_possible
 from shoal.vector.agents.cast import mask_of, num_choices
 from shoal.vector.agents.inner import Inner
 
@@ -89,6 +90,8 @@ class FreeTeam(Free):
         env = self.env
         if actions is None:
             actions = {name: env.action_space(name).sample() for name in env.agents}
+        for name, action in actions.items():
+            check_possible(name, env.action_space(name), action)
         observations, rewards, terminations, truncations, infos = env.step(actions)
         told = self._told(observations, infos)._replace(
             rewards=dict(rewards), terminations=dict(terminations), truncations=dict(truncations)
@@ -128,6 +131,8 @@ class FreeAlternating(Free):
             action = None
         elif action is None:
             action = env.action_space(agent).sample()
+        else:
+            check_possible(agent, env.action_space(agent), action)
         env.step(action)
         if not env.agents:
             return None, 0.0, not self._any_truncated, self._any_truncated, {}
