@@ -90,6 +90,7 @@ def test_turns_of_strangers_are_those_of_a_plain_loop(made: Any) -> None:
     num_ends = 0
     for t in range(STEPS):
         actions: list[Any] = [None] * NUM_ENVS
+        ended_with = {}
         for i, env in enumerate(plain):
             seen, reward, terminated, truncated, info = env.last()
             assert envs.possible_agents[turn.agent_ids[i]] == env.agent_selection
@@ -103,8 +104,13 @@ def test_turns_of_strangers_are_those_of_a_plain_loop(made: Any) -> None:
             env.step(actions[i])
             if not env.agents:
                 num_ends += 1
+                ended_with[i] = seen, info["time"]
                 env.reset()
         turn = envs.step(actions)
+        assert np.flatnonzero(envs.ended).tolist() == list(ended_with)
+        for i, (last, time) in ended_with.items():
+            assert_same(turn.infos["final_obs"][i], last)
+            assert turn.infos["final_info"]["time"][i] == time
     assert num_ends
 
 

@@ -115,6 +115,8 @@ class FreeAlternating(Free):
 
     takes_turns = True
     _any_truncated = False
+    _latest: tuple[Any, dict[str, Any]] = (None, {})
+    """What the agent whose turn it is saw, and its info."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -135,7 +137,9 @@ class FreeAlternating(Free):
             check_possible(agent, env.action_space(agent), action)
         env.step(action)
         if not env.agents:
-            return None, 0.0, not self._any_truncated, self._any_truncated, {}
+            seen, info = self._latest
+            told = (None, seen, 0.0, False, False, None)  # a turn of nobody
+            return told, 0.0, not self._any_truncated, self._any_truncated, info
         told, info = self._look()
         return told, float(told[2]), False, False, info
 
@@ -146,7 +150,9 @@ class FreeAlternating(Free):
         mask = self._possible(agent, observation, info)
         if mask is not None and (terminated or truncated):
             mask[:] = False
-        return (agent, observation, reward, bool(terminated), bool(truncated), mask), dict(info)
+        self._latest = observation, dict(info)
+        told = (agent, observation, reward, bool(terminated), bool(truncated), mask)
+        return told, self._latest[1]
 
     def standing(self) -> dict[str, Any]:
         """What an `AECEnv` shows of itself."""

@@ -240,8 +240,8 @@ class FreeTurnVectorEnv(Delegate):
         flags = np.zeros((2, count), np.bool_)
         seen, masks = np.full(count, None, dtype=object), np.full(count, None, dtype=object)
         for k, one in enumerate(told):
-            if one is not None:
-                name, seen[k], rewards[k], flags[0, k], flags[1, k], masks[k] = one
+            name, seen[k], rewards[k], flags[0, k], flags[1, k], masks[k] = one
+            if name is not None:
                 if name not in self.possible_agents:
                     self.possible_agents.append(name)
                 agents[k] = self.possible_agents.index(name)
