@@ -20,17 +20,19 @@ from shoal.extras import needs
 from shoal.monitor import record_first
 
 ROOT = Path(__file__).parents[1]
+POLICY = "MlpPolicy"
 
 config = {
     "num_envs": 8,  # 1: no parallelism; more: in worker processes
     "total_timesteps": 250_000,
     "n_steps": 256,  # of each environment, before each update
-    "policy_type": "MlpPolicy",
+    "policy_type": POLICY,
     "env_config": ROOT / "configs" / "gridworld.yaml",
     "folder": Path("runs") / "custom_env",
     "video_every": 2_000,  # steps of environment 0; 0 for no videos
     "seed": 0,
 }
+LOWEST = {"num_envs": 1, "total_timesteps": 1, "n_steps": 1, "video_every": 0, "seed": 0}
 
 
 def parse(arguments):
@@ -42,7 +44,26 @@ def parse(arguments):
     parser.add_argument(
         "--wandb", metavar="PROJECT", nargs="?", const="shoal", help="log to Weights & Biases"
     )
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    check(parser, given)
+    return given
+
+
+def check(parser, given):
+    """End with status 2 where something cannot be, before anything has been started."""
+    for name, lowest in LOWEST.items():
+        if getattr(given, name) < lowest:
+            flag = f"--{name.replace('_', '-')}"
+            parser.error(f"{flag} is {getattr(given, name)}; expected at least {lowest}.")
+    if given.num_envs * given.n_steps < 2:
+        parser.error(
+            "--num-envs 1 with --n-steps 1 is an update from one step; PPO needs two. Raise either."
+        )
+    if given.policy_type != POLICY:
+        parser.error(
+            f"--policy-type is {given.policy_type!r}; expected {POLICY!r}, which is for rows of "
+            "numbers, as these environments give them."
+        )
 
 
 def make_env(world):

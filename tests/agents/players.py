@@ -112,7 +112,7 @@ class Meadow(ParallelEnv):  # type: ignore[type-arg]
 
 
 class Round(AECEnv):  # type: ignore[type-arg]
-    """Agents take turns; whoever is out of luck leaves the round."""
+    """Agents take turns; whoever is out of luck leaves the round. With `births`, `dee` joins it."""
 
     metadata: ClassVar[dict[str, Any]] = {
         "name": "round",
@@ -120,16 +120,17 @@ class Round(AECEnv):  # type: ignore[type-arg]
         "is_parallelizable": False,
     }
 
-    def __init__(self, alike: bool = True, masks: str = "") -> None:
+    def __init__(self, alike: bool = True, masks: str = "", births: bool = False) -> None:
         super().__init__()
-        self.possible_agents, self.render_mode = NAMES[:3], None
+        self.possible_agents, self.render_mode = NAMES[: 4 if births else 3], None
         self._alike, self._masks = alike, masks
         self._spaces = {
             name: spaces.Box(-1e6, 1e6, (3 if alike else 2 + k,), np.float64)
-            for k, name in enumerate(NAMES[:3])
+            for k, name in enumerate(self.possible_agents)
         }
         self._actions = {
-            name: spaces.Discrete(4 if alike else 2 + k) for k, name in enumerate(NAMES[:3])
+            name: spaces.Discrete(4 if alike else 2 + k)
+            for k, name in enumerate(self.possible_agents)
         }
         self.np_random = np.random.default_rng()
 
@@ -142,7 +143,7 @@ class Round(AECEnv):  # type: ignore[type-arg]
     def reset(self, seed: int | None = None, options: Any = None) -> None:
         if seed is not None:
             self.np_random = np.random.default_rng(seed)
-        self.agents = list(self.possible_agents)
+        self.agents = list(self.possible_agents[:3])
         self.time, self.sum = 0, float((options or {}).get("sum", 0.0))
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
@@ -173,6 +174,8 @@ class Round(AECEnv):  # type: ignore[type-arg]
         self._cumulative_rewards[agent] = 0.0
         self.time += 1
         self.sum += int(action) + 0.1 * self.np_random.normal()
+        if self.time == 4 and "dee" in self._spaces:
+            self._be_born("dee")
         self.rewards = {name: 0.1 * k for k, name in enumerate(self.agents)}
         self.rewards[agent] += self.sum
         if self.np_random.random() < 0.15:
@@ -183,6 +186,12 @@ class Round(AECEnv):  # type: ignore[type-arg]
         self.agent_selection = self._after(agent)
         self._accumulate_rewards()
         self._deads_step_first()
+
+    def _be_born(self, name: str) -> None:
+        self.agents.append(name)
+        self._cumulative_rewards[name] = 0.0
+        self.terminations[name] = self.truncations[name] = False
+        self.infos[name] = {}
 
     def _after(self, agent: str) -> str:
         """Who is next of those who are still in; if nobody is, whoever there is."""

@@ -159,6 +159,43 @@ def test_the_stacked_view_is_of_what_came_last(made: Any) -> None:
     assert np.shares_memory(envs.stacked(), batch.observations["ann"])
 
 
+WRAPPED = {
+    "team": ("mpe2.simple_spread_v3:parallel_env", "max_cycles", 3),
+    "turns": ("pettingzoo.classic.connect_four_v3:env", "screen_scaling", 2),
+}
+
+
+@KINDS
+def test_an_attribute_is_set_where_it_is_below_pettingzoos_wrappers(made: Any, kind: str) -> None:
+    name, attribute, value = WRAPPED[kind]
+    pytest.importorskip(name.partition(":")[0])
+    envs = made(kind, name, 2)
+    before = envs.get_attr(attribute)
+    envs.set_attr(attribute, value, [1])
+    assert envs.get_attr(attribute) == (before[0], value)
+    assert envs.call(kept_inside, attribute) == (before[0], value)
+    envs.set_attr("new_to_all", 5)
+    assert envs.get_attr("new_to_all") == (5, 5)
+    assert envs.call(kept_inside, "new_to_all") == (None, None)
+
+
+def kept_inside(env: Any, name: str) -> Any:
+    """An attribute of the innermost environment itself."""
+    return vars(env.env.unwrapped).get(name)
+
+
+def test_what_was_set_below_wrappers_has_its_effect(made: Any) -> None:
+    pytest.importorskip("mpe2")
+    envs = made("team", "mpe2.simple_spread_v3:parallel_env", 2, autoreset="same_step")
+    envs.reset(seed=0)
+    envs.set_attr("max_cycles", [3, 5])
+    ends = []
+    for t in range(5):
+        *_, truncations, _ = envs.step({name: np.zeros(2, int) for name in envs.possible_agents})
+        ends += [(t + 1, i) for i in np.flatnonzero(truncations["agent_0"]).tolist()]
+    assert ends == [(3, 0), (5, 1)]
+
+
 class Dying:
     """Its process is gone once, in the fourth step of an episode of the environment that may."""
 

@@ -35,6 +35,8 @@ TEAMS = {
 }
 TURNS = {
     "round": Round,
+    "a team in turns": Meadow,
+    "a team in turns, of a wrapped environment": "mpe2.simple_spread_v3:parallel_env",
     "generated": EXAMPLES + "generated_agents_env_v0:env",
     "generated, masks in infos": EXAMPLES + "generated_agents_env_action_mask_info_v0:env",
     "generated, masks in observations": EXAMPLES + "generated_agents_env_action_mask_obs_v0:env",

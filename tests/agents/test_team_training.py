@@ -146,6 +146,7 @@ def test_agents_are_given_policies(
         ((2, 2), ["x=ann,bab"], ["'bab'", "Did you mean 'bob'"]),
         ((2, 3), ["x=*"], ["'ann'", "'bob'", "(2,)", "(3,)"]),
         ((2, 2), ["sharred"], ["'sharred'", "shared, separate"]),
+        ((2, 2), ["x=ann", "x=bob"], ["'x' twice", "x=agent,agent"]),
     ],
 )
 def test_what_cannot_be_is_said(
@@ -157,6 +158,58 @@ def test_what_cannot_be_is_said(
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 3)], ids=["alike", "different"])
+def test_policies_that_would_be_called_the_same_are_refused(sizes: tuple[int, int]) -> None:
+    seen = tuple(spaces.Box(-1.0, 1.0, (size,)) for size in sizes)
+    players = Cast(("a-1", "a_1"), seen, (spaces.Discrete(2),) * 2)
+    with pytest.raises(ConfigError, match="'a-1' and 'a_1' would both be called 'a_1'"):
+        assign(players, ["separate"])
+    assert assign(players, ["x=a-1", "y=a_1"]) == {"x": [0], "y": [1]}
+
+
+class Methods(Meadow):
+    """Agents called as methods of PyTorch's modules are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.possible_agents = ["train", "update", "eval"]
+        self._spaces = dict.fromkeys(self.possible_agents, self._spaces["ann"])
+        self._actions = dict.fromkeys(self.possible_agents, self._actions["ann"])
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents = list(self.possible_agents)
+        return dict.fromkeys(self.agents, np.zeros(2, np.float32)), {}
+
+    def step(self, actions: Any) -> Any:
+        seen = {name: np.full(2, one, np.float32) for name, one in actions.items()}
+        self.agents = []
+        flags = dict.fromkeys(seen, True), dict.fromkeys(seen, False)
+        return seen, {name: float(one) for name, one in actions.items()}, *flags, {}
+
+
+@pytest.mark.parametrize(
+    "policies", [("separate",), ("update=train", "keys=eval,update")], ids=["separate", "rules"]
+)
+def test_policies_may_be_called_as_methods_are(policies: tuple[str, ...], tmp_path: Path) -> None:
+    config = replace(RUN, envs=replace(RUN.envs, policies=policies))
+    file = tmp_path / "model.safetensors"
+    with Training(config, Methods) as training:
+        advance(training, 2)
+        checkpoint.write(file, training.checkpoint())
+        names = set(training.agent.agents)  # type: ignore[union-attr]
+        assert names == {"train", "update", "eval"} or names == {"update", "keys"}
+        with Training(config, Methods) as resumed:
+            resumed.resume(checkpoint.read(file))
+            assert_same(weights(resumed), weights(training))
+
+
+def test_weights_are_kept_by_the_names_that_older_checkpoints_have() -> None:
+    with Training(RUN, Meadow) as training:
+        company = training.agent
+        older = torch.nn.ModuleDict(company.agents)  # type: ignore[union-attr]
+        assert set(company.state_dict()) == {f"_members.{name}" for name in older.state_dict()}
+
+
 def test_agents_whom_nobody_knows_beforehand_are_refused() -> None:
     class Nobody(Meadow):
         def __init__(self) -> None:
@@ -165,6 +218,13 @@ def test_agents_whom_nobody_knows_beforehand_are_refused() -> None:
 
     with pytest.raises(ConfigError, match="no possible_agents"):
         Training(RUN, Nobody)
+
+
+@pytest.mark.parametrize("policies", [("separate",), ("a=agent_*",)])
+def test_policies_are_for_several_agents(policies: tuple[str, ...]) -> None:
+    config = replace(RUN, envs=replace(RUN.envs, policies=policies))
+    with pytest.raises(ConfigError, match="policies is for several agents"):
+        Training(config, "CartPole-v1")
 
 
 # --- a critic that sees all ---------------------------------------------------------------------

@@ -270,6 +270,65 @@ def test_wrong_actions_are_told_in_words(made: Any) -> None:
     envs.step(actions)
 
 
+WRONG = [
+    (np.zeros(2, int), "expected a dict by agent, with 2 rows for each of"),
+    (None, "are None; expected a dict by agent"),
+    ({"bob": 0}, "actions of 'bob' are 0; expected 2 rows"),
+    ({"bob": None}, "actions of 'bob' are None; expected 2 rows"),
+    ({"bob": [0]}, "actions of 'bob' have 1 rows; expected 2"),
+    ({"bob": [0, [1, 2]]}, r"action of 'bob' in env 1 is \[1, 2\]; expected one of Discrete"),
+    ({"bob": [0, None]}, "action of 'bob' in env 1 is None; expected one of Discrete"),
+    ({"bob": [0, 7]}, "action of 'bob' in env 1 is 7, outside its space Discrete"),
+]
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
+@pytest.mark.parametrize(("wrong", "words"), WRONG, ids=[words[:34] for _, words in WRONG])
+def test_an_action_that_cannot_be_is_told_with_its_agent(
+    wrong: Any, words: str, alike: bool
+) -> None:
+    with shoal.make_team(partial(Meadow, alike), 2, backend="serial") as envs:
+        envs.reset(seed=0)
+        actions = given(envs, 0) | wrong if isinstance(wrong, dict) else wrong
+        with pytest.raises(shoal.ContractError, match=words):
+            envs.step(actions)
+        with pytest.raises(shoal.ContractError, match=words):
+            envs.send(actions, [0, 1])
+        envs.step(given(envs, 0))
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
+def test_actions_of_who_is_not_there_are_not_looked_at(made: Any, mode: str, alike: bool) -> None:
+    factory = partial(Meadow, alike)
+    envs, usual = made("team", factory, 3, autoreset=mode), made("team", factory, 3, autoreset=mode)
+    envs.reset(seed=3)
+    usual.reset(seed=3)
+    for t in range(12):
+        if mode == "disabled" and not envs.alive.any(axis=1).all():
+            break
+        actions = given(envs, t)
+        odd: dict[str, Any] = {}
+        for k, name in enumerate(NAMES):
+            each = zip(actions[name].tolist(), envs.alive[:, k].tolist(), strict=True)
+            odd[name] = [one if is_alive else (None, 99, "?")[t % 3] for one, is_alive in each]
+        assert_same(envs.step(odd)[:4], usual.step(actions)[:4])
+    assert t > 2
+
+
+def test_only_who_lives_where_it_is_sent_needs_an_action(made: Any) -> None:
+    envs = made("team", Meadow, 3, autoreset="disabled")
+    envs.reset(seed=3)
+    while envs.alive[:, 0].all():
+        envs.step(given(envs, 0))
+    (dead,) = np.flatnonzero(~envs.alive[:, 0])[:1]
+    assert envs.alive[:, 0].any()
+    actions = {
+        name: [1] for k, name in enumerate(NAMES) if envs.alive[dead, k]
+    }  # ann lives elsewhere
+    envs.send(actions, [dead])
+    assert envs.recv().env_ids.tolist() == [dead]
+
+
 class Crashing(Meadow):
     """One whose worker is lost in its fourth step."""
 

@@ -10,31 +10,14 @@ import pytest
 
 pytest.importorskip("pettingzoo")
 
-from players import Round
+from players import NAMES, Round
 
 import shoal
 from trace_of import assert_same
 
-NUM_ENVS, STEPS = 4, 60
-KINDS = [(True, ""), (True, "info"), (False, ""), (False, "info")]
-
 
 def chosen(t: int, env_id: int, n: int) -> int:
     return (5 * t + 3 * env_id) % n
-
-
-def plain_loop(env: Round, env_id: int, seed: int) -> list[Any]:
-    """Every `last()` with the agent it is for; after the last one of an episode comes a reset."""
-    env.reset(seed=seed)
-    said = [(env.agent_selection, *env.last())]
-    for t in range(STEPS):
-        agent = env.agent_selection
-        is_over = env.terminations[agent] or env.truncations[agent]
-        env.step(None if is_over else chosen(t, env_id, env.action_space(agent).n))
-        if not env.agents:
-            env.reset()
-        said.append((env.agent_selection, *env.last()))
-    return said
 
 
 def actions_for(envs: Any, t: int) -> Any:
@@ -49,39 +32,10 @@ def actions_for(envs: Any, t: int) -> Any:
     }
 
 
-@pytest.mark.parametrize(("alike", "masks"), KINDS)
-def test_turns_are_those_of_a_plain_loop(made: Any, alike: bool, masks: str) -> None:
-    factory = partial(Round, alike, masks)
-    envs = made("turns", factory, NUM_ENVS)
-    turns = [envs.reset(seed=2)]
-    for t in range(STEPS):
-        turns.append(envs.step(actions_for(envs, t)))
-    dead_turns = 0
-    for i in range(NUM_ENVS):
-        expected = plain_loop(factory(), i, 2 + i)
-        for t, (agent, seen, reward, terminated, truncated, info) in enumerate(expected):
-            turn, where = turns[t], f"step {t}, env {i}"
-            assert envs.possible_agents[turn.agent_ids[i]] == agent, where
-            found = turn.observations if alike else turn.observations[agent]
-            assert_same(found[i], seen, where)
-            assert turn.rewards[i] == reward, where
-            assert (turn.terminations[i], turn.truncations[i]) == (terminated, truncated), where
-            assert turn.infos["time"][i] == info["time"], where
-            if terminated or truncated:
-                dead_turns += 1
-                assert not turn.action_masks[i].any()
-            elif masks:
-                n = len(info["action_mask"])
-                assert_same(turn.action_masks[i, :n], info["action_mask"].astype(bool), where)
-            else:
-                assert turn.action_masks[i, : envs.single_action_space(agent).n].all()
-    assert dead_turns > 10
-
-
 def test_who_is_not_on_turn_sees_nothing(made: Any) -> None:
     envs = made("turns", partial(Round, False), 3)
     envs.reset(seed=0)
-    for t in range(8):
+    for t in range(60):  # some episodes, which begin with another agent than the last one
         turn = envs.step(actions_for(envs, t))
         for k, name in enumerate(envs.possible_agents):
             assert not turn.observations[name][turn.agent_ids != k].any()
@@ -89,17 +43,25 @@ def test_who_is_not_on_turn_sees_nothing(made: Any) -> None:
 
 def test_ends_are_told_in_every_mode(made: Any, mode: str) -> None:
     envs = made("turns", Round, 2, autoreset=mode)
-    envs.reset(seed=0)
+    before = envs.reset(seed=0)
     for t in range(60):
         turn = envs.step(actions_for(envs, t))
         if not envs.ended.any():
+            before = turn
             continue
         over = np.flatnonzero(envs.ended)
+        assert (before.terminations | before.truncations)[over].all()
         if mode == "same_step":
             assert (turn.agent_ids >= 0).all()
+            assert turn.infos["_final_info"].tolist() == envs.ended.tolist()
+            for i in over:
+                assert_same(turn.infos["final_obs"][i], before.observations[i])
+                assert turn.infos["final_info"]["time"][i] == before.infos["time"][i] > 0
         else:
             assert (turn.agent_ids[over] == -1).all()
             assert not turn.rewards[over].any()
+            assert_same(turn.observations[over], before.observations[over])
+            assert_same(turn.infos["time"][over], before.infos["time"][over])
             if mode == "disabled":
                 again = envs.reset_envs(over)
                 assert again.agent_ids.tolist() == [0] * len(over)
@@ -134,5 +96,42 @@ def test_turns_come_as_they_are_ready(made: Any) -> None:
 def test_wrong_actions_are_told_in_words(made: Any) -> None:
     envs = made("turns", partial(Round, False), 2)
     envs.reset(seed=0)
-    with pytest.raises(shoal.ContractError, match="actions are a dict"):
+    with pytest.raises(shoal.ContractError, match="expected a dict by agent"):
         envs.step(np.zeros(2, int))
+    with pytest.raises(shoal.ContractError, match="action of 'ann' in env 1 is 7, outside its"):
+        envs.step({name: [0, 7] for name in NAMES[:3]})
+    envs.step({"ann": [0, 1], "bob": [9, None]})  # nobody else has a turn
+
+
+def test_wrong_actions_of_agents_who_act_alike_are_told_in_words(made: Any) -> None:
+    envs = made("turns", Round, 2)
+    envs.reset(seed=0)
+    for actions, words in [
+        ([0, 9], "action of 'ann' in env 1 is 9, outside its space"),
+        ([0, None], "action of 'ann' in env 1 is None; expected one of"),
+        ([0, [1, 2]], r"action of 'ann' in env 1 is \[1, 2\]"),
+        ([0], "1 rows; expected 2, one for each environment"),
+        (0, "are 0; expected 2 rows"),
+        (None, "are None; expected 2 rows"),
+    ]:
+        with pytest.raises(shoal.ContractError, match=words):
+            envs.step(actions)
+        with pytest.raises(shoal.ContractError, match=words):
+            envs.send(actions, [0, 1])
+    envs.step([0, 1])
+
+
+def test_an_agent_that_has_ended_may_be_given_anything(made: Any) -> None:
+    envs, usual = made("turns", Round, 3), made("turns", Round, 3)
+    turn = envs.reset(seed=1)
+    usual.reset(seed=1)
+    num_ends = 0
+    for t in range(40):
+        has_ended = turn.terminations | turn.truncations
+        num_ends += int(has_ended.sum())
+        chosen = actions_for(envs, t)
+        any_at_all = [None if ended else one for ended, one in zip(has_ended, chosen, strict=True)]
+        expected = usual.step(chosen)
+        turn = envs.step(any_at_all if t % 2 else np.where(has_ended, 99, chosen))
+        assert_same(tuple(turn[:6]), tuple(expected[:6]))
+    assert num_ends > 5

@@ -11,6 +11,7 @@ pytest.importorskip("pettingzoo")
 
 from players import Meadow, Round
 
+import shoal
 from trace_of import assert_same
 
 NUM_ENVS, STEPS = 3, 25
@@ -89,6 +90,7 @@ def test_turns_of_strangers_are_those_of_a_plain_loop(made: Any) -> None:
     num_ends = 0
     for t in range(STEPS):
         actions: list[Any] = [None] * NUM_ENVS
+        ended_with = {}
         for i, env in enumerate(plain):
             seen, reward, terminated, truncated, info = env.last()
             assert envs.possible_agents[turn.agent_ids[i]] == env.agent_selection
@@ -102,9 +104,53 @@ def test_turns_of_strangers_are_those_of_a_plain_loop(made: Any) -> None:
             env.step(actions[i])
             if not env.agents:
                 num_ends += 1
+                ended_with[i] = seen, info["time"]
                 env.reset()
         turn = envs.step(actions)
+        assert np.flatnonzero(envs.ended).tolist() == list(ended_with)
+        for i, (last, time) in ended_with.items():
+            assert_same(turn.infos["final_obs"][i], last)
+            assert turn.infos["final_info"]["time"][i] == time
     assert num_ends
+
+
+WRONG: list[tuple[Any, str]] = [
+    (np.zeros(2, int), "expected a dict by agent"),
+    ({"bob": 0}, "actions of 'bob' are 0; expected 2 rows"),
+    ({"bob": [0]}, "actions of 'bob' have 1 rows; expected 2"),
+    ({"bob": [0, None]}, "action of 'bob' in env 1 is None, and it is alive"),
+    ({"bob": [0, 7]}, "env 1, in step .*: the action of 'bob' is 7, outside its space Discrete"),
+    ({"bub": [0, 0]}, "'bub', who is none of the agents. Did you mean 'bob'"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG, ids=[words[:34] for _, words in WRONG])
+def test_wrong_actions_of_strangers_are_told_in_words(wrong: Any, words: str) -> None:
+    with shoal.make_team(Strangers, 2, backend="serial") as envs:
+        envs.reset(seed=0)
+        right = {name: [0, 0] for name in envs.agents[0]}
+        with pytest.raises(shoal.ContractError, match=words):
+            envs.step(right | wrong if isinstance(wrong, dict) else wrong)
+    with shoal.make_team(Strangers, 2, backend="serial") as envs:
+        envs.reset(seed=0)
+        with pytest.raises(shoal.ContractError, match="no actions for 'ann'"):
+            envs.step({"bob": [0, 0]})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ([0], "1 rows; expected 2"),
+        (0, "are 0; expected 2 rows"),
+        ([0, None], "action in env 1 is None, and it is the turn of 'ann'"),
+        ([0, 7], "env 1, in step .*: the action of 'ann' is 7, outside its space"),
+    ],
+)
+def test_wrong_actions_in_turns_of_strangers_are_told_in_words(wrong: Any, words: str) -> None:
+    with shoal.make_turns(Guests, 2, backend="serial") as envs:
+        envs.reset(seed=0)
+        with pytest.raises(shoal.ContractError, match=words):
+            envs.step(wrong)
 
 
 def test_strangers_go_on_from_where_others_stand(made: Any) -> None:

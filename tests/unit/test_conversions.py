@@ -811,6 +811,25 @@ def test_other_actions_become_a_tuple_or_are_refused() -> None:
         FlattenMultiAgentWrapper(env, flatten_actions=True)
 
 
+@pytest.mark.parametrize("action", ["one more", -1, 10**6, None, 1.5, [1, 2]])
+def test_one_number_outside_all_combinations_is_told_in_words(action: Any) -> None:
+    flat = FlattenMultiAgentWrapper(grid(), flatten_actions=True)
+    count = flat.action_space.n  # type: ignore[attr-defined]
+    flat.reset(seed=0)
+    with pytest.raises(shoal.ContractError, match=f"from 0 to {count - 1}"):
+        flat.step(count if action == "one more" else action)
+    flat.step(count - 1)
+
+
+def test_a_choice_outside_an_agents_space_is_told_in_words() -> None:
+    flat = FlattenMultiAgentWrapper(grid())
+    flat.reset(seed=0)
+    actions = flat.action_space.sample()
+    actions[-1] = 5
+    with pytest.raises(shoal.ContractError, match="one choice for each agent, counted from 0"):
+        flat.step(actions)
+
+
 @pytest.mark.parametrize("action", [[1], [1, 2, 3], 1])
 def test_too_few_and_too_many_actions_are_refused(action: Any) -> None:
     flat = FlattenMultiAgentWrapper(Listening(spaces.Discrete(3), spaces.Discrete(4)))

@@ -64,6 +64,27 @@ def test_a_file_that_is_wrong_is_told_in_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--num-envs 0", "--num-envs is 0; expected at least 1."),
+        ("--num-envs -2", "--num-envs is -2; expected at least 1."),
+        ("--num-envs 1 --n-steps 1", "PPO needs two"),
+        ("--n-steps 0", "--n-steps is 0; expected at least 1."),
+        ("--policy-type Foo", "--policy-type is 'Foo'; expected 'MlpPolicy'"),
+        ("--video-every -1", "--video-every is -1; expected at least 0."),
+    ],
+)
+def test_wrong_arguments_are_told_before_anything_starts(
+    arguments: str, words: str, tmp_path: Path
+) -> None:
+    done = run(tmp_path, *arguments.split())
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_without_weights_and_biases_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "wandb.py").write_text("raise ImportError('none here')\n")

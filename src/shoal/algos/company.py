@@ -20,11 +20,11 @@ class Company(nn.Module):
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         super().__init__()
-        self._members = nn.ModuleDict(agents)
+        self._members = _Members(agents)
 
     @property
     def agents(self) -> dict[str, Agent]:
-        return dict(self._members.items())  # type: ignore[arg-type]
+        return dict(self._members.named_children())  # type: ignore[arg-type]
 
     @property
     def version(self) -> int:
@@ -39,6 +39,17 @@ class Company(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(iter(self.agents.values())).device
+
+
+class _Members(nn.Module):
+    """Modules under any name; PyTorch's `ModuleDict` refuses those of its methods, such as `train`.
+
+    Checkpoints know weights by these names, so they are kept as they are.
+    """
+
+    def __init__(self, agents: Mapping[str, Agent]) -> None:
+        super().__init__()
+        self._modules.update(agents)
 
 
 class Learners:

@@ -43,6 +43,11 @@ def troupe_of(envs: VectorEnv, policies: Sequence[str], is_central: bool) -> Tro
     if CAST not in envs.metadata:
         if is_central:
             raise ConfigError("central_critic is for a team of agents; this environment has one.")
+        if tuple(policies) != (SHARED,):
+            raise ConfigError(
+                "policies is for several agents; this environment has one, and "
+                f"policies is {shown(' '.join(policies))}. Leave it out."
+            )
         return None
     cast, takes_turns = envs.metadata[CAST], envs.metadata[TAKES_TURNS]
     if cast is None:
@@ -69,7 +74,7 @@ def assign(cast: Cast, policies: Sequence[str]) -> dict[str, list[int]]:
     """Which agents (numbers) each policy plays."""
     names = [str(one) for one in cast.names]
     if list(policies) == [SEPARATE]:
-        return {_plain(name): [k] for k, name in enumerate(names)}
+        return _by_first(cast, [[k] for k in range(len(cast))])
     if list(policies) == [SHARED]:
         return _by_kind(cast)
     found: dict[str, list[int]] = {}
@@ -79,6 +84,10 @@ def assign(cast: Cast, policies: Sequence[str]) -> dict[str, list[int]]:
             raise ConfigError(
                 f"policies holds {rule!r}; expected {SHARED}, {SEPARATE}, or NAME=agent,agent_* "
                 "for each policy."
+            )
+        if policy in found:
+            raise ConfigError(
+                f"policies names {policy!r} twice. Write {policy}=agent,agent with all its agents."
             )
         found[policy] = [k for one in who.split(",") for k in _matching(one, names)]
     _check_once(found, names)
@@ -98,7 +107,22 @@ def _by_kind(cast: Cast) -> dict[str, list[int]]:
             like.append(k)
     if len(kinds) == 1:
         return {SHARED: kinds[0]}
-    return {_plain(str(cast.names[kind[0]])): kind for kind in kinds}
+    return _by_first(cast, kinds)
+
+
+def _by_first(cast: Cast, groups: Sequence[list[int]]) -> dict[str, list[int]]:
+    """Groups of agents by the policies that are called after their first ones."""
+    found: dict[str, list[int]] = {}
+    for agents in groups:
+        policy, name = _plain(str(cast.names[agents[0]])), cast.names[agents[0]]
+        if policy in found:
+            other = cast.names[found[policy][0]]
+            raise ConfigError(
+                f"the policies of {other!r} and {name!r} would both be called {policy!r}. Name "
+                f"policies yourself: policies x={other} y={name} and so on."
+            )
+        found[policy] = agents
+    return found
 
 
 def _are_alike(cast: Cast, one: int, other: int) -> bool:

@@ -121,9 +121,19 @@ def _find_spec(name: str) -> EnvSpec:
             importlib.import_module(module)  # which registers the environment
         return gymnasium.spec(env_id)
     except (gymnasium.error.Error, ImportError) as problem:
-        hint = suggest(name, gymnasium.registry)
-        hint = hint if hint.startswith("Did") else "gymnasium.pprint_registry() lists those known."
-        raise ConfigError(f"there is no environment {name!r}: {problem} {hint}") from problem
+        raise ConfigError(f"there is no environment {name!r}: {_said(name, problem)}") from problem
+
+
+def _said(name: str, problem: Exception) -> str:
+    """What is wrong with an id, and what to do about it."""
+    from shoal.vector.agents.make import advice_on  # which itself needs what is in this file
+
+    advice = advice_on(name)
+    if advice:  # then it is no matter of what Gymnasium lacks
+        return f"Gymnasium does not know it. {advice}"
+    hint = suggest(name, gymnasium.registry)
+    listed = "gymnasium.pprint_registry() lists those known."
+    return f"{problem} {hint if hint.startswith('Did') else listed}"
 
 
 def _check_maker(maker: Any) -> None:

@@ -56,6 +56,12 @@ class Choices:
     def split(self, action: Any) -> Sequence[Any]:
         choices = np.asarray(action).tolist()
         _check_count(choices, self._starts, action)
+        for choice, size in zip(choices, self._sizes, strict=True):
+            if not 0 <= choice < size:
+                raise ContractError(
+                    f"the action is {shown(action)}, which is outside {self.space}: one choice for "
+                    "each agent, counted from 0."
+                )
         return [choice + start for choice, start in zip(choices, self._starts, strict=True)]
 
     def mask(self, masks: Sequence[Array | None]) -> Array | None:
@@ -76,9 +82,16 @@ class Combined:
                 "actions, more than a Discrete can count. Leave it out for a MultiDiscrete."
             )
         self.space: spaces.Space[Any] = spaces.Discrete(num_combinations)
+        self._all = range(num_combinations)
 
     def split(self, action: Any) -> Sequence[Any]:
-        choices = np.unravel_index(int(action), self._sizes)
+        number = np.asarray(action)
+        if number.size != 1 or number.dtype.kind not in "iu" or number.item() not in self._all:
+            raise ContractError(
+                f"the action is {shown(action)}; expected one number for all agents together, from "
+                f"0 to {len(self._all) - 1}."
+            )
+        choices = np.unravel_index(number.item(), self._sizes)
         return [int(one) + start for one, start in zip(choices, self._starts, strict=True)]
 
     def mask(self, masks: Sequence[Array | None]) -> Array | None:

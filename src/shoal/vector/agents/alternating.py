@@ -38,6 +38,9 @@ class Alternating(Inner):
         self._flags, self._mask = np.zeros(2, np.int8), np.zeros(self.cast.num_choices, np.int8)
         self._counts = [num_choices(space) for space in self.cast.action_spaces]
         self._number, self._has_ended, self._any_truncated = NOBODY, False, False
+        self._info: dict[str, Any] = {}
+        self._shown = 0
+        """Whose observation is in its view; those of others are zeros."""
         self._views = self._make_views()
         self.observation_space = self._space()
         has_objects = any(Layout(space).has_objects for space in self.cast.observation_spaces)
@@ -83,15 +86,17 @@ class Alternating(Inner):
             return self._constant or self._told(), float(self._reward), False, False, info
         self._number = NOBODY
         self._agent[...], self._reward[...], self._flags[:], self._mask[:] = NOBODY, 0.0, 0, 0
+        # What the last turn has shown stands: it is what the episode has ended with.
         told = self._constant or self._told()
-        return told, 0.0, not self._any_truncated, self._any_truncated, {}
+        return told, 0.0, not self._any_truncated, self._any_truncated, self._info
 
     def _look(self) -> dict[str, Any]:
         """Write down what the agent whose turn it is is told; its info."""
         observation, reward, terminated, truncated, info = self.env.last()
         number = self.cast.numbered(self.env.agent_selection)
-        if not self.cast.sees_alike and self._agent >= 0:
-            self._views[int(self._agent)].clear()
+        if not self.cast.sees_alike and number != self._shown:
+            self._views[self._shown].clear()
+        self._shown = number
         self._number, self._has_ended = number, bool(terminated or truncated)
         self._agent[...], self._reward[...] = number, reward
         self._flags[:] = terminated, truncated
@@ -104,7 +109,8 @@ class Alternating(Inner):
             self._mask[count:] = 0
         else:
             self._mask[:] = 0
-        return dict(info)
+        self._info = dict(info)
+        return self._info
 
     def _told(self) -> dict[str, Any]:
         views = self._views

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal.layout import Array
+from shoal.vector.agents.acting import check_possible
 from shoal.vector.agents.cast import mask_of, num_choices
 from shoal.vector.agents.inner import Inner
 
@@ -89,6 +90,8 @@ class FreeTeam(Free):
         env = self.env
         if actions is None:
             actions = {name: env.action_space(name).sample() for name in env.agents}
+        for name, action in actions.items():
+            check_possible(name, env.action_space(name), action)
         observations, rewards, terminations, truncations, infos = env.step(actions)
         told = self._told(observations, infos)._replace(
             rewards=dict(rewards), terminations=dict(terminations), truncations=dict(truncations)
@@ -112,6 +115,8 @@ class FreeAlternating(Free):
 
     takes_turns = True
     _any_truncated = False
+    _latest: tuple[Any, dict[str, Any]] = (None, {})
+    """What the agent whose turn it is saw, and its info."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -128,9 +133,13 @@ class FreeAlternating(Free):
             action = None
         elif action is None:
             action = env.action_space(agent).sample()
+        else:
+            check_possible(agent, env.action_space(agent), action)
         env.step(action)
         if not env.agents:
-            return None, 0.0, not self._any_truncated, self._any_truncated, {}
+            seen, info = self._latest
+            told = (None, seen, 0.0, False, False, None)  # a turn of nobody
+            return told, 0.0, not self._any_truncated, self._any_truncated, info
         told, info = self._look()
         return told, float(told[2]), False, False, info
 
@@ -141,11 +150,12 @@ class FreeAlternating(Free):
         mask = self._possible(agent, observation, info)
         if mask is not None and (terminated or truncated):
             mask[:] = False
-        return (agent, observation, reward, bool(terminated), bool(truncated), mask), dict(info)
+        self._latest = observation, dict(info)
+        told = (agent, observation, reward, bool(terminated), bool(truncated), mask)
+        return told, self._latest[1]
 
     def standing(self) -> dict[str, Any]:
         """What an `AECEnv` shows of itself."""
-        env = self.env
         shown = ("agents", "rewards", "terminations", "truncations", "infos", "_cumulative_rewards")
-        told = {name: getattr(env.unwrapped, name) for name in shown}
-        return told | {"agent_selection": env.agent_selection if env.agents else None}
+        told = {name: self.get_wrapper_attr(name) for name in shown}
+        return told | {"agent_selection": self.env.agent_selection if told["agents"] else None}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from shoal.vector.agents.cast import CAST, TAKES_TURNS, Cast
+
+_INSIDE = ("env", "aec_env", "par_env")
+"""Where wrappers and conversions of PettingZoo's kind keep what they are around."""
 
 
 class Inner(gymnasium.Env[Any, Any]):
@@ -37,12 +41,40 @@ class Inner(gymnasium.Env[Any, Any]):
         self.env.unwrapped.np_random = value
 
     def get_wrapper_attr(self, name: str) -> Any:
-        """One of the environment itself, or of this."""
-        return getattr(self.env if hasattr(self.env, name) else self, name)
+        """One of the environment itself, of the outermost layer that has it, or of this."""
+        for layer in (*layers(self.env), self):
+            if hasattr(layer, name):
+                return getattr(layer, name)
+        raise AttributeError(f"{self.env} has no attribute {name!r}, nor has anything inside it.")
 
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
-        setattr(self.env, name, value)
+        """Set it where it is; one that is new, on the outermost layer."""
+        its_own = (layer for layer in layers(self.env) if _owns(layer, name))
+        setattr(next(its_own, self.env), name, value)
         return True
 
     def has_wrapper_attr(self, name: str) -> bool:
-        return hasattr(self.env, name) or hasattr(self, name)
+        return any(hasattr(layer, name) for layer in (*layers(self.env), self))
+
+
+def layers(env: Any) -> Iterator[Any]:
+    """An environment and all that it is around, from outside to inside."""
+    innermost = env.unwrapped
+    while env is not innermost:
+        yield env
+        kept = _kept(env)
+        env = next((kept[name] for name in _INSIDE if name in kept), innermost)
+    yield innermost
+
+
+def _owns(layer: Any, name: str) -> bool:
+    """Whether an attribute is kept here. Wrappers also show, and cannot set, those inside them."""
+    if name in _kept(layer):
+        return True
+    of_class = getattr(type(layer), name, None)
+    is_shown = isinstance(of_class, property) and of_class.fset is None
+    return hasattr(type(layer), name) and not is_shown
+
+
+def _kept(layer: Any) -> dict[str, Any]:
+    return getattr(layer, "__dict__", {})

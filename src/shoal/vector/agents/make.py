@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
 import gymnasium
 
-from shoal.errors import ConfigError, suggest
+from shoal.errors import ConfigError, shown, suggest
 from shoal.extras import needs
 from shoal.vector.agents.alternating import Alternating
 from shoal.vector.agents.cast import CAST
@@ -20,6 +22,9 @@ from shoal.vector.agents.together import Team
 from shoal.vector.agents.turns import TurnVectorEnv
 from shoal.vector.make import DEFAULT_NUM_ENVS, make
 from shoal.vector.source import Source, Wrapper
+
+Kind = Literal["aec", "parallel"]
+_ONE_AGENT = "{} is an environment of one agent (Gymnasium). Use shoal.make({}) for it."
 
 
 def make_team(
@@ -57,36 +62,81 @@ def make_turns(
     return FreeTurnVectorEnv(made) if made.metadata[CAST] is None else TurnVectorEnv(made)
 
 
-def find(env: Source, kind: Literal["aec", "parallel"]) -> Source:
+def find(env: Source, kind: Kind) -> Source:
     """What PettingZoo knows by this id, of this kind or else of the other; others as they are."""
     if not isinstance(env, str) or ":" in env:
         return env
     with needs("pettingzoo", "multiagent"):
         import pettingzoo
-        from pettingzoo.env_registry.exceptions import PettingZooRegistryError
-    for each in (kind, "aec" if kind == "parallel" else "parallel"):
-        try:
-            return partial(pettingzoo.make, each, pettingzoo.spec(each, env))
-        except PettingZooRegistryError:
-            continue
+    found = _find_known(env, kind)
+    if found is not None:
+        return found
+    if env in gymnasium.registry:
+        raise ConfigError(_ONE_AGENT.format(repr(env), repr(env)))
     known = sorted({*pettingzoo.aec_registry, *pettingzoo.parallel_registry})
-    raise ConfigError(
-        f"PettingZoo has no environment {env!r}. {suggest(env, known)} One of your own is "
-        "'module:factory', its class, or a factory."
-    )
+    own = "One of your own is 'module:factory', its class, or a factory."
+    advice = _advice_on_module(env) or f"{suggest(env, known)} {own}"
+    raise ConfigError(f"PettingZoo has no environment {env!r}. {advice}")
 
 
 def find_any(env: Source) -> Source:
     """What PettingZoo knows by an id that Gymnasium does not: as a team, where it can be one."""
-    if not isinstance(env, str) or ":" in env or env in gymnasium.registry:
+    if not isinstance(env, str) or ":" in env or env in gymnasium.registry or not _has_pettingzoo():
         return env
-    if importlib.util.find_spec("pettingzoo") is None:
-        return env
-    import pettingzoo
+    return _find_known(env, "parallel") or env
 
-    if env in pettingzoo.parallel_registry:
-        return find(env, "parallel")
-    return find(env, "aec") if env in pettingzoo.aec_registry else env
+
+def advice_on(env_id: str) -> str:
+    """How an environment is made that Gymnasium does not know and PettingZoo does; else nothing."""
+    if not _has_pettingzoo():
+        return ""
+    for kind, function in (("parallel", "make_team"), ("aec", "make_turns")):
+        if _spec_of(kind, env_id) is not None:
+            return f"PettingZoo has it, for several agents: shoal.{function}({env_id!r})."
+    return _advice_on_module(env_id)
+
+
+def _has_pettingzoo() -> bool:
+    return importlib.util.find_spec("pettingzoo") is not None
+
+
+def _find_known(env_id: str, kind: Kind) -> Source | None:
+    for each in (kind, "aec" if kind == "parallel" else "parallel"):
+        spec = _spec_of(each, env_id)
+        if spec is not None:
+            import pettingzoo
+
+            return partial(pettingzoo.make, each, spec)
+    return None
+
+
+def _spec_of(kind: str, env_id: str) -> Any:
+    """What is registered by this id, with its version as in `-v3` or `_v3`, or without one."""
+    import pettingzoo
+    from pettingzoo.env_registry.exceptions import PettingZooRegistryError
+
+    try:
+        return pettingzoo.spec(kind, env_id)
+    except PettingZooRegistryError:
+        return None
+
+
+def _advice_on_module(env_id: str) -> str:
+    """What to say for an id that is a module of PettingZoo's kind, such as `mpe2/simple_spread_v3`.
+
+    Nobody has registered those; they hold functions that make environments.
+    """
+    name = env_id.replace("/", ".")
+    if not re.fullmatch(r"\w+(\.\w+)*\.\w+_v\d+", name):
+        return ""  # nothing is imported that only might be meant
+    try:
+        module = importlib.import_module(name)
+    except Exception:  # whatever it is, there is nothing to say about it
+        return ""
+    for factory, function in (("parallel_env", "make_team"), ("env", "make_turns")):
+        if callable(getattr(module, factory, None)):
+            return f"It is a module: shoal.{function}('{name}:{factory}')."
+    return ""
 
 
 def as_team(env: Any) -> Team | FreeTeam:
@@ -97,6 +147,7 @@ def as_team(env: Any) -> Team | FreeTeam:
 
 def at_once(env: Any) -> Any:
     """A PettingZoo environment in which all act at once, of either kind."""
+    _check_kind(env)
     if not _takes_turns(env):
         return env
     from shoal.envs.conversions import as_parallel
@@ -106,6 +157,7 @@ def at_once(env: Any) -> Any:
 
 def in_turns(env: Any) -> Any:
     """A PettingZoo environment in which agents take turns, of either kind."""
+    _check_kind(env)
     if _takes_turns(env):
         return env
     from shoal.envs.conversions import as_aec
@@ -127,6 +179,16 @@ def as_it_is(env: Any) -> Any:
         return as_turns(env)
     is_team = hasattr(env, "possible_agents") or hasattr(env, "agents")
     return as_team(env) if is_team else env
+
+
+def _check_kind(env: Any) -> None:
+    if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
+        raise ConfigError(_ONE_AGENT.format(shown(env), "..."))
+    if not (hasattr(env, "step") and hasattr(env, "reset")):
+        raise ConfigError(
+            f"{shown(env)} ({type(env).__name__}) is no environment; expected PettingZoo's "
+            "ParallelEnv or AECEnv. Return one from the factory."
+        )
 
 
 def _takes_turns(env: Any) -> bool:

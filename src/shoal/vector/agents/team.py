@@ -9,11 +9,12 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from shoal.engine.memento import Memento
-from shoal.errors import ContractError, shown, suggest
+from shoal.errors import ContractError
 from shoal.layout import Array, Layout
 from shoal.seeding import Seed
+from shoal.vector.agents.acting import Acting
 from shoal.vector.agents.delegate import Known
-from shoal.vector.agents.reading import ByAgent, Reading, TeamBatch, joined, nothing
+from shoal.vector.agents.reading import ByAgent, Reading, TeamBatch
 from shoal.vector.env import EnvIds, Options, VectorEnv
 
 
@@ -26,7 +27,7 @@ class TeamVectorEnv(Known):
 
     def __init__(self, below: VectorEnv) -> None:
         super().__init__(below)
-        self._reading = Reading(self.cast, self.num_envs)
+        self._reading, self._acting = Reading(self.cast, self.num_envs), Acting(self.cast)
 
     @property
     def alive(self) -> Array:
@@ -59,7 +60,13 @@ class TeamVectorEnv(Known):
         self, actions: Mapping[Any, Any]
     ) -> tuple[ByAgent, ByAgent, ByAgent, ByAgent, dict[str, Any]]:
         """One step of every environment, from an array `[num_envs, ...]` for each agent."""
-        return self._reading.results(self._stepped(self._joined(actions)))[:5]
+        given = self._joined(actions)
+        try:
+            batch = self._stepped(given)
+        except ContractError:
+            self._acting.explain(given, self.alive)
+            raise
+        return self._reading.results(batch)[:5]
 
     def stacked(self) -> Any:
         """The latest observations of all, `[num_envs, num_agents, ...]`, if agents are alike.
@@ -89,7 +96,13 @@ class TeamVectorEnv(Known):
 
     def send(self, actions: Mapping[Any, Any], env_ids: EnvIds = None) -> None:
         """Start a step of these environments (default: all) and return at once."""
-        self.below.send(self._joined(actions), env_ids)
+        ids = None if env_ids is None else self.below._ids(env_ids)
+        given = self._joined(actions, ids)
+        try:
+            self.below.send(given, ids)
+        except ContractError:
+            self._acting.explain(given, self.alive if ids is None else self.alive[ids], ids)
+            raise
 
     def recv(self, min_envs: int | None = None, timeout_s: float | None = None) -> TeamBatch:
         """The environments that are ready, at least `min_envs` of them."""
@@ -121,25 +134,7 @@ class TeamVectorEnv(Known):
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _joined(self, actions: Mapping[Any, Any]) -> Any:
-        """Actions of all agents as the engine takes them; who is missing does nothing special."""
-        cast = self.cast
-        strangers = [name for name in actions if name not in cast.number]
-        if strangers:
-            raise ContractError(
-                f"there are actions for {shown(strangers[0])}, who is none of the agents. "
-                f"{suggest(str(strangers[0]), list(map(str, cast.names)))}"
-            )
-        missing = [name for name in cast.names if name not in actions]
-        given = dict(actions)
-        for name in missing:
-            if self.alive[:, cast.number[name]].any():
-                raise ContractError(f"there are no actions for {name!r}, who is alive.")
-            given[name] = nothing(self.single_action_space(name), self._count(actions))
-        return joined(cast, given)
-
-    def _count(self, actions: Mapping[Any, Any]) -> int:
-        first: Any = next(iter(actions.values()), None)
-        while isinstance(first, dict | tuple):
-            first = next(iter(first.values() if isinstance(first, dict) else first))
-        return self.num_envs if first is None else len(first)
+    def _joined(self, actions: Any, env_ids: Sequence[int] | None = None) -> Any:
+        """Actions of all agents as the engine takes them; those of who is not there are blank."""
+        alive = self.alive if env_ids is None else self.alive[env_ids]
+        return self._acting.at_once(actions, alive, env_ids)

@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.engine.batch import Batch
+from shoal.engine.memento import Memento
 from shoal.errors import ContractError
-from shoal.layout import Array
+from shoal.layout import Array, Layout
 from shoal.seeding import Seed
+from shoal.vector.agents.acting import Acting
+from shoal.vector.agents.alternating import NOBODY
 from shoal.vector.agents.delegate import Known
 from shoal.vector.env import EnvIds, Options, VectorEnv
 
@@ -50,6 +53,7 @@ class TurnVectorEnv(Known):
         super().__init__(below)
         self.ended = np.zeros(self.num_envs, np.bool_)
         self.env_ids = np.arange(self.num_envs)
+        self._acting, self._on_turn = Acting(self.cast), np.full(self.num_envs, NOBODY)
 
     # --- all environments -------------------------------------------------------------------
 
@@ -62,7 +66,13 @@ class TurnVectorEnv(Known):
 
         Where agents act differently, `actions` is by agent, each `[num_envs, ...]`.
         """
-        return self._results(self._stepped(self._joined(actions)))
+        given = self._acting.in_turn(actions, self._on_turn)
+        try:
+            batch = self._stepped(given)
+        except ContractError:
+            self._acting.explain_turns(given, self._on_turn)
+            raise
+        return self._results(batch)
 
     # --- some of them -----------------------------------------------------------------------
 
@@ -73,11 +83,18 @@ class TurnVectorEnv(Known):
         options: Options = None,
     ) -> Turn:
         """Reset these environments now, each with its own seed and options (its own task)."""
-        return self._turn(*self.below.reset_envs(env_ids, seeds, options))
+        ids = list(env_ids)
+        return self._turn(*self.below.reset_envs(ids, seeds, options), ids)
 
     def send(self, actions: Any, env_ids: EnvIds = None) -> None:
         """Start a step of these environments (default: all) and return at once."""
-        self.below.send(self._joined(actions), env_ids)
+        ids = list(range(self.num_envs)) if env_ids is None else self.below._ids(env_ids)
+        given = self._acting.in_turn(actions, self._on_turn[ids], ids)
+        try:
+            self.below.send(given, ids)
+        except ContractError:
+            self._acting.explain_turns(given, self._on_turn[ids], ids)
+            raise
 
     def recv(self, min_envs: int | None = None, timeout_s: float | None = None) -> Turn:
         """The environments that are ready, at least `min_envs`; `env_ids` tells which."""
@@ -85,36 +102,45 @@ class TurnVectorEnv(Known):
 
     def resize(self, num_envs: int | None = None, num_workers: int | None = None) -> Turn:
         """Have more or fewer environments and workers; the first turns of new ones."""
+        before = self.num_envs
         told, infos = self.below.resize(num_envs, num_workers)
         self.ended = resized(self.ended, self.num_envs)
-        return self._turn(told, infos)
+        self._on_turn = resized(self._on_turn, self.num_envs)
+        return self._turn(told, infos, range(before, self.num_envs))
+
+    def branch(self, env_id: int, into_ids: Iterable[int]) -> None:
+        """Make other environments continue from the exact state of this one."""
+        into = list(into_ids)
+        super().branch(env_id, into)
+        self._on_turn[into] = self._on_turn[env_id]
+
+    def go_on(self, mementos: Sequence[Memento]) -> list[int]:
+        """Bring environments that were never reset to where others stood."""
+        not_there = super().go_on(mementos)
+        layout = Layout(self.below.single_observation_space)
+        told = zip(*(one.observation for one in mementos), strict=True)
+        self._turn(layout.assemble(list(map(np.stack, told))), {})
+        return not_there
 
     # --- inside -----------------------------------------------------------------------------
-
-    def _joined(self, actions: Any) -> Any:
-        if self.cast.acts_alike:
-            return actions
-        if not isinstance(actions, Mapping) or set(actions) != set(self.cast.names):
-            raise ContractError(
-                "agents act differently here: actions are a dict with an array for each of "
-                f"{list(self.cast.names)}."
-            )
-        return tuple(actions[name] for name in self.cast.names)
 
     def _results(self, batch: Batch) -> Turn:
         infos, self.env_ids = batch.infos, batch.env_ids
         self.ended = noted_ends(self.ended, batch)
         for row in np.flatnonzero(infos.get("_final_obs", ())):
             infos["final_obs"][row] = self._seen(infos["final_obs"][row]["observation"])
-        return told_of_losses(self._turn(batch.observations, infos))
+        return self._turn(batch.observations, infos, batch.env_ids)
 
     def _seen(self, observation: Any) -> Any:
         alike = self.cast.sees_alike
         return observation if alike else dict(zip(self.cast.names, observation, strict=True))
 
-    def _turn(self, told: Mapping[str, Any], infos: dict[str, Any]) -> Turn:
+    def _turn(
+        self, told: Mapping[str, Any], infos: dict[str, Any], env_ids: Any = slice(None)
+    ) -> Turn:
+        """The turns that these environments are at; and take note of whose actions count."""
         flags, masks = told["flags"].astype(np.bool_), told.get("mask")
-        return Turn(
+        turn = Turn(
             told["agent"],
             self._seen(told["observation"]),
             told["reward"],
@@ -123,6 +149,10 @@ class TurnVectorEnv(Known):
             None if masks is None else masks.astype(np.bool_),
             infos,
         )
+        told_of_losses(turn)
+        has_ended = turn.terminations | turn.truncations
+        self._on_turn[env_ids] = np.where(has_ended, NOBODY, turn.agent_ids)
+        return turn
 
 
 def noted_ends(before: Array, batch: Batch) -> Array:
@@ -132,11 +162,11 @@ def noted_ends(before: Array, batch: Batch) -> Array:
     return after
 
 
-def resized(ended: Array, num_envs: int) -> Array:
-    """The same of more environments, or fewer; those that are new have not ended."""
-    after = np.zeros(num_envs, np.bool_)
-    kept = min(num_envs, len(ended))
-    after[:kept] = ended[:kept]
+def resized(before: Array, num_envs: int) -> Array:
+    """The same of more environments, or fewer; there is nothing yet of those that are new."""
+    after = np.zeros(num_envs, before.dtype)
+    kept = min(num_envs, len(before))
+    after[:kept] = before[:kept]
     return after
 
 
