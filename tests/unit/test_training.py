@@ -23,14 +23,17 @@ from torch import nn  # noqa: E402
 import shoal  # noqa: E402
 from shoal.cli import main  # noqa: E402
 from shoal.monitor.jsonl import read as read_rows  # noqa: E402
+from shoal.training import StopAt  # noqa: E402
 from shoal.training.checkpoint import Checkpoint, read, write  # noqa: E402
 from shoal.training.config import (  # noqa: E402
     EnvConfig,
     GoalConfig,
     OutputConfig,
+    PPORun,
     RunConfig,
 )
 from shoal.training.loop import Progress  # noqa: E402
+from shoal.training.settings import load_yaml  # noqa: E402
 
 SHORT: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -132,6 +135,40 @@ def test_checkpoints_go_where_they_are_asked_for(tmp_path: Path) -> None:
     names = {file.stem for file in (tmp_path / "kept").iterdir()}
     assert {"best_model", "final_model"} < names
     assert any(name.startswith("checkpoint_ep") for name in names)
+
+
+def test_a_run_that_is_given_no_goal_has_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def first(progress: Progress) -> None:
+        progress.stop("seen")
+
+    done = run(tmp_path, total_steps=None, callbacks=[first])
+    assert load_yaml(PPORun, done.folder / "config.yaml").goal == GoalConfig(100_000)
+    by_episodes = run(tmp_path, total_steps=None, num_episodes=1).folder / "config.yaml"
+    assert load_yaml(PPORun, by_episodes).goal == GoalConfig(None, 1)
+    with pytest.raises(SystemExit):
+        main(["train", "ppo", "--help"])
+    assert "None: 100,000, unless num_episodes says" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_command_line_needs_no_goal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.training.request.DEFAULT_STEPS", 256)  # 100,000 take a while
+    asked = ["--run-dir", str(tmp_path), "--no-calibrate", "--eval-episodes", "1"]
+    assert main(["train", "ppo", "--env", "CartPole-v1", "--n-envs", "8", *asked]) == 0
+    assert "goal 256 steps" in capsys.readouterr().out
+    (folder,) = tmp_path.iterdir()
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 1024, "a whole rollout"
+
+
+def test_stop_at_ends_a_run_that_is_good_enough(tmp_path: Path) -> None:
+    done = run(tmp_path, callbacks=[StopAt(5)], total_steps=None)
+    assert done.summary["stopped_by"] == "a mean return of 5 over the latest 100 episodes"
+    assert done.summary["steps"] < 4096
+    with pytest.raises(shoal.ConfigError, match="nan"):
+        StopAt(float("nan"))
 
 
 def test_a_number_of_episodes_ends_a_run(tmp_path: Path) -> None:
@@ -240,7 +277,6 @@ def test_the_command_line_says_what_happens(
         ({"value_coef": -0.5}, "value_coef must not be below zero, got -0.5"),
         ({"entropy_coef": float("nan")}, "entropy_coef must not be below zero, got nan"),
         ({"device": "cuda"}, "which this machine does not have"),
-        ({"total_steps": None}, "when is it over"),
         ({"learning_rat": 1.0}, "Did you mean 'learning_rate'"),
         ({"resume_from": "nowhere"}, "nowhere"),
     ],

@@ -13,7 +13,7 @@ from typing import Any
 from shoal.errors import ConfigError, suggest
 from shoal.training import save
 from shoal.training.checkpoint import Checkpoint
-from shoal.training.config import PPORun
+from shoal.training.config import DEFAULT_STEPS, PPORun
 from shoal.training.envs import find_env
 from shoal.training.folder import Folder
 from shoal.training.settings import from_mapping, override
@@ -29,7 +29,7 @@ def settle(
     *,
     is_endless: bool = False,
 ) -> PPORun:
-    """All settings of a run; unless it `is_endless` they have to say when it is over."""
+    """All settings of a run; unless it `is_endless` it has a goal, if nobody gives it another."""
     base = base_of(what, overrides.get("resume_from")) if isinstance(what, str) else what
     count = len(env) if isinstance(env, list | tuple) else None
     given = overrides if count is None else {"n_envs": count, **overrides}
@@ -41,7 +41,7 @@ def settle(
         )
     has_goal = (config.goal.total_steps, config.goal.num_episodes) != (None, None)
     if not has_goal and not is_endless:
-        raise ConfigError("when is it over? Give total_steps or num_episodes.")
+        return override(config, total_steps=DEFAULT_STEPS)
     return config
 
 
