@@ -171,6 +171,53 @@ def test_stop_at_ends_a_run_that_is_good_enough(tmp_path: Path) -> None:
         StopAt(float("nan"))
 
 
+@pytest.fixture
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run whose checkpoints are in `kept`, elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    return run(Path("runs"), checkpoint_dir=Path("kept"), seed=1).folder.absolute()
+
+
+def test_a_run_finds_its_checkpoints_wherever_they_are(
+    apart: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = apart.parents[1] / "kept"
+    monkeypatch.chdir("/")
+    assert main(["eval", str(apart), "--episodes", "1"]) == 0
+    assert "over 1 episodes" in capsys.readouterr().out
+    shoal.load(apart).act(np.zeros(4, np.float32))
+    shoal.load(kept).act(np.zeros(4, np.float32))
+    renamed = apart.rename(apart.with_name("renamed"))
+    assert len(shoal.evaluate(renamed, episodes=1).returns) == 1
+
+
+@pytest.mark.parametrize("named", ["run", "checkpoints"])
+def test_a_run_with_checkpoints_elsewhere_goes_on_in_its_folder(named: str, apart: Path) -> None:
+    before = {"run": apart, "checkpoints": Path("kept")}[named]
+    done = shoal.train("ppo", resume_from=before, total_steps=768, shows=False)
+    assert done.folder.absolute() == apart
+    assert list(Path("runs").iterdir()) == [Path("runs", apart.name)], "a second run was begun"
+    steps = [row["step"] for row in read_rows(apart / "metrics.jsonl") if "train/entropy" in row]
+    assert steps == list(range(128, 769, 128))
+    assert read(Path("kept/final_model.safetensors")).about["step"] == 768
+    assert load_yaml(PPORun, apart / "config.yaml").run.resume_from is None
+
+
+def test_a_run_does_not_take_the_checkpoints_of_another(apart: Path) -> None:
+    run(Path("runs"), checkpoint_dir=Path("kept"), total_steps=256)
+    with pytest.raises(shoal.ConfigError, match="no readable checkpoint"):
+        shoal.load(apart)
+    fresh = run(Path("runs"), checkpoint_dir=Path("kept"), total_steps=128).folder
+    done = shoal.train("ppo", resume_from=fresh, total_steps=256, shows=False)
+    assert (done.folder, done.summary["steps"]) == (fresh, 256)
+
+
+def test_a_run_goes_on_in_its_folder_from_that_of_its_checkpoints(tmp_path: Path) -> None:
+    folder = run(tmp_path).folder
+    done = shoal.train("ppo", resume_from=folder / "checkpoints", total_steps=640, shows=False)
+    assert done.folder == folder
+
+
 def test_a_number_of_episodes_ends_a_run(tmp_path: Path) -> None:
     done = run(tmp_path, total_steps=None, num_episodes=7)
     assert done.summary["episodes"] == 7

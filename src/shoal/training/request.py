@@ -92,19 +92,32 @@ def checkpoint_of(config: PPORun) -> Checkpoint | None:
     return checkpoint
 
 
-def folder_of(config: PPORun) -> Folder:
-    """A new one; a run that goes on from its folder goes on in it."""
+def folder_of(config: PPORun, checkpoint: Checkpoint | None) -> Folder:
+    """A new one; a run that goes on from its folder, or from that of its checkpoints, has its own.
+
+    From a file it goes on in a new one.
+    """
     output, before = config.output, config.run.resume_from
-    if before is not None and Folder(before, before).config.is_file():
-        return Folder.at(before, output.checkpoint_dir)
+    if before is not None and checkpoint is not None and before.is_dir():
+        is_run = Folder(before, before).config.is_file()
+        root = before if is_run else save.run_of(before, checkpoint)
+        if root is not None:
+            return Folder.at(root, output.checkpoint_dir)
     return Folder.create(output.run_dir, f"ppo-{config.envs.env}", output.checkpoint_dir)
 
 
 def in_folder(config: PPORun, folder: Folder) -> PPORun:
-    """The settings that a folder keeps: a run that goes on in its own repeats from its start."""
-    if config.run.resume_from != folder.root:
-        return config
-    return replace(config, run=replace(config.run, resume_from=None))
+    """The settings that a folder keeps.
+
+    They say where its checkpoints are wherever they are read, and a run that goes on in its own
+    folder repeats from its start.
+    """
+    if config.output.checkpoint_dir is not None:
+        place = config.output.checkpoint_dir.absolute()
+        config = replace(config, output=replace(config.output, checkpoint_dir=place))
+    if folder.config.is_file():
+        config = replace(config, run=replace(config.run, resume_from=None))
+    return config
 
 
 def _named(env: Source | None) -> dict[str, str]:

@@ -135,6 +135,7 @@ class Conduct:
 
     def _save(self, name: str, **about: Any) -> bool:
         made = self._training.checkpoint()
+        about[save.RUN] = str(self._folder.root.absolute())
         noted = Checkpoint(made.tensors, {**made.about, **about})
         return save.try_to_write(self._folder.checkpoint(name), noted)
 
