@@ -218,6 +218,30 @@ def test_a_run_goes_on_in_its_folder_from_that_of_its_checkpoints(tmp_path: Path
     assert done.folder == folder
 
 
+def test_what_a_file_goes_on_from_decides_about_the_rest(tmp_path: Path) -> None:
+    first = run(tmp_path, gamma=0.9, hidden_sizes=(8,)).folder
+    file, other = tmp_path / "on.yaml", tmp_path / "other"
+    file.write_text(f"resume_from: {first}\ntotal_steps: 640\n")
+    assert main(["train", "ppo", "--config", str(file)]) == 0
+    held = load_yaml(PPORun, first / "config.yaml")
+    assert (held.ppo.gamma, held.network.hidden_sizes, held.goal.total_steps) == (0.9, (8,), 640)
+    assert json.loads((first / "summary.json").read_text())["steps"] == 640
+    anew = ["--resume-from", "None", "--total-steps", "8", "--n-steps", "8"]
+    assert main(["train", "ppo", "--config", str(file), *anew, "--run-dir", str(other)]) == 0
+    (folder,) = other.iterdir()
+    assert load_yaml(PPORun, folder / "config.yaml").ppo.gamma == 0.99, "a run of its own"
+
+
+@pytest.mark.parametrize("name", ["taac", "PPO", "meta"])
+def test_which_algorithms_there_are_is_told(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", name, "--env", "CartPole-v1"]) == 2
+    told = capsys.readouterr().err
+    assert f"there is no algorithm {name!r}" in told
+    assert "'ppo'" in told
+
+
 def test_a_number_of_episodes_ends_a_run(tmp_path: Path) -> None:
     done = run(tmp_path, total_steps=None, num_episodes=7)
     assert done.summary["episodes"] == 7

@@ -45,12 +45,18 @@ def settle(
     return config
 
 
-def base_of(algorithm: str, resume_from: str | Path | None) -> PPORun:
-    """What is not said is as in the run that is gone on with, or else the default."""
+def kind_of(algorithm: str) -> type[PPORun]:
+    """What a run of it can be told."""
     if algorithm not in ALGORITHMS:
         raise ConfigError(f"there is no algorithm {algorithm!r}. {suggest(algorithm, ALGORITHMS)}")
+    return ALGORITHMS[algorithm]
+
+
+def base_of(algorithm: str, resume_from: str | Path | None) -> PPORun:
+    """What is not said is as in the run that is gone on with, or else the default."""
+    kind = kind_of(algorithm)
     if resume_from is None:
-        return ALGORITHMS[algorithm]()
+        return kind()
     path, checkpoint = save.find(Path(resume_from))
     made_by = checkpoint.about["algorithm"]
     if made_by != algorithm:
