@@ -48,6 +48,7 @@ def train(
     where there is a terminal or a notebook; `shows` decides otherwise.
     """
     config = request.settle(what, env, overrides)
+    request.check_packages(config)
     checkpoint = request.checkpoint_of(config)
     source = request.source_of(env, config, config.run.resume_from)
     folder = request.folder_of(config, checkpoint)

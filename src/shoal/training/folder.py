@@ -8,6 +8,7 @@ runs/ppo-CartPole-v1-2026-01-31-120000/
     videos/
     curves.png
     summary.json
+    wandb_id.txt     which run of Weights & Biases it is, where it is one
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ class Folder:
     @property
     def summary(self) -> Path:
         return self.root / "summary.json"
+
+    @property
+    def wandb_id(self) -> Path:
+        return self.root / "wandb_id.txt"
 
     @property
     def videos(self) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import ConfigError, suggest
+from shoal.monitor.wandb import check_installed
 from shoal.training import save
 from shoal.training.checkpoint import Checkpoint
 from shoal.training.config import DEFAULT_STEPS, PPORun
@@ -82,6 +83,12 @@ def source_of(env: Source | None, config: PPORun, checkpoint: Path | None = None
             "it here too (env=..., or --env module:factory)."
         ) from problem
     return source
+
+
+def check_packages(config: PPORun) -> None:
+    """Whether there is what this run writes with, where not everybody has it."""
+    if config.output.wandb:
+        check_installed()
 
 
 def checkpoint_of(config: PPORun) -> Checkpoint | None:
