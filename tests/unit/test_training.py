@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +287,72 @@ def test_any_module_will_do_as_policy(tmp_path: Path) -> None:
     assert shoal.load(folder, policy=Own).act(np.zeros(4, np.float32)) in (0, 1)
     with pytest.raises(shoal.ConfigError, match="another network"):
         shoal.load(folder)
+
+
+class Changed(Own):
+    """The same, but for what it returns."""
+
+    def __init__(self, space: Any, num_parameters: int, change: Callable[..., Any]) -> None:
+        super().__init__(space, num_parameters)
+        self._change = change
+
+    def forward(self, observation: Any) -> Any:
+        return self._change(*super().forward(observation))
+
+
+def changed(change: Callable[..., Any]) -> Callable[..., nn.Module]:
+    return lambda space, num_parameters: Changed(space, num_parameters, change)
+
+
+EXPECTED = re.escape("expected parameters of shape [2, 2] and values of shape [2]")
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (nn.Linear(4, 3), r"policy is a network, Linear\(.*expected what makes one"),
+        (lambda: Own, "cannot be called with the observation space and the number"),
+        (lambda space, size: "a network", "policy made 'a network'; expected a torch.nn.Module"),
+        (lambda space, size: nn.Identity(), "has no weights"),
+        (lambda space, size: nn.Linear(4, 3), rf"returned a tensor of shape \[2, 3\]; {EXPECTED}"),
+        (lambda space, size: nn.Linear(5, 3), "raised RuntimeError .* tensor of shape .2, 4.:"),
+        (changed(lambda one, _: (one,)), rf"shape \[2, 2\]; {EXPECTED}"),
+        (changed(lambda one, two: (one, two[:, None])), rf"shape \[2, 1\]; {EXPECTED}"),
+        (changed(lambda one, two: (one, two, one)), EXPECTED),
+        (changed(lambda one, two: (two, one)), EXPECTED),
+        (changed(lambda one, two: (one, "values")), rf"'values'; {EXPECTED}"),
+        (changed(lambda one, two: (one, two.squeeze())), r"shape \[\]; expected .* shape \[1\]"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_told(policy: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(shoal.ConfigError, match=message):
+        run(tmp_path, policy=policy)
+    assert not list(tmp_path.iterdir()), "a folder was left"
+
+
+class Remembering(Own):
+    """Says that it remembers, and returns no state."""
+
+    state_size = 3
+
+    def forward(self, observation: Any, state: Any) -> Any:
+        return super().forward(observation)
+
+
+def test_a_policy_that_forgets_to_return_its_state_is_told(tmp_path: Path) -> None:
+    with pytest.raises(shoal.ConfigError, match=r"and state of shape \[2, 3\]"):
+        run(tmp_path, policy=Remembering)
+
+
+def test_a_policy_is_asked_without_drawing_on_anybodys_chance(tmp_path: Path) -> None:
+    class Noisy(Own):
+        def forward(self, observation: Any) -> Any:
+            torch.rand(1)
+            return super().forward(observation)
+
+    spoken = [run(tmp_path, policy=one).folder for one in (Own, Noisy)]
+    mine, theirs = (read(one / "checkpoints/final_model.safetensors") for one in spoken)
+    assert all(torch.equal(mine.tensors[name], theirs.tensors[name]) for name in mine.tensors)
 
 
 def test_a_callback_stops_a_run_and_writes_metrics(tmp_path: Path) -> None:
