@@ -7,6 +7,7 @@ from torch import nn
 
 import shoal
 from shoal.compat import ParallelEnv, PPOTrainer
+from shoal.training import StopAt
 
 folder = tempfile.TemporaryDirectory()
 short = {"run_dir": folder.name, "shows": False, "calibrate": False, "n_steps": 64, "n_epochs": 4}
@@ -34,24 +35,13 @@ class MyNetwork(nn.Module):
         return self.actions(features), self.value(features)[:, 0]
 
 
-class StopAt:
-    """Ends a run when episodes are good enough."""
-
-    def __init__(self, wanted):
-        self.wanted = wanted
-
-    def __call__(self, run):
-        if run.metrics.get("episode/return_mean", 0.0) >= self.wanted:
-            run.stop(f"a mean return of {self.wanted}")
-
-
 own = shoal.train(
     "ppo",
     env="CartPole-v1",
     n_envs=8,
     total_steps=100_000,
     policy=MyNetwork,
-    callbacks=[StopAt(25)],
+    callbacks=[StopAt(22)],  # when the latest 100 episodes are good enough
     **short,
 )
 # --8<-- [end:policy]

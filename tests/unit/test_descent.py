@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,24 @@ def go_down(descent: Descent, net: nn.Module, seen: torch.Tensor) -> torch.Tenso
     return descent.step(1e-2)
 
 
+def as_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have fused Adam take no notice of `grad_scale`, and say that it does not."""
+    adam = torch._fused_adam_
+
+    def unscaled(*args: Any, grad_scale: Any, **kwargs: Any) -> None:
+        adam(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "_fused_adam_", unscaled)
+    monkeypatch.setattr("shoal.algos.descent._DIVIDES", (), raising=False)
+
+
+@pytest.mark.parametrize("divides", [True, False], ids=["divides", "does not"])
 @pytest.mark.parametrize("max_norm", [0.05, 1e9], ids=["clipped", "not clipped"])
-def test_steps_are_those_of_adam_with_clipped_gradients(max_norm: float) -> None:
+def test_steps_are_those_of_adam_with_clipped_gradients(
+    max_norm: float, divides: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not divides:
+        as_on_a_mac(monkeypatch)
     mine, theirs = network(), network()
     descent = Descent(mine.parameters(), max_norm)
     adam = torch.optim.Adam(theirs.parameters(), lr=1e-2, eps=1e-5)

@@ -93,7 +93,10 @@ def test_parallel_environments_are_announced(page: Page) -> None:
         "Start method: forkserver",
         "Parallel mode: 8 environments",
     ]
-    assert page.lines[3] == "PPO on CartPole-v1 | backend process | device cpu | folder runs/1"
+    about = (
+        "PPO on CartPole-v1 | backend process | device cpu | goal 1,000 episodes | folder runs/1"
+    )
+    assert page.lines[3] == about
 
 
 def test_one_environment_is_announced_as_sequential(page: Page) -> None:

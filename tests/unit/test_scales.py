@@ -41,6 +41,23 @@ def test_observations_are_scaled_by_all_that_were_seen(shape: tuple[int, ...]) -
             np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
+def test_where_there_is_no_float64_what_was_seen_stays_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shoal.algos.normal._WITHOUT_DOUBLES", ("meta",), raising=False)
+    normal, plain = Normal((3,)).to("meta"), Normal((3,))
+    kinds = {(one.device.type, one.dtype) for one in normal.buffers()}
+    assert kinds == {("cpu", torch.float64), ("meta", torch.float32)}
+    for batch in batches((3,)):
+        for one in (normal, plain):
+            one.see(torch.from_numpy(batch))
+    assert torch.equal(normal.mean, plain.mean)
+    assert torch.equal(normal.variance, plain.variance)
+    assert normal(torch.ones(2, 3, device="meta")).shape == (2, 3)
+    normal.load_state_dict(plain.state_dict())
+    assert normal.count == plain.count
+
+
 def test_observations_stay_as_they_are_before_any_was_seen() -> None:
     values = torch.tensor([[0.5, -2.0]])
     assert torch.equal(Normal((2,))(values), values)

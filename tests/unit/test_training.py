@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +25,17 @@ from torch import nn  # noqa: E402
 import shoal  # noqa: E402
 from shoal.cli import main  # noqa: E402
 from shoal.monitor.jsonl import read as read_rows  # noqa: E402
+from shoal.training import StopAt  # noqa: E402
 from shoal.training.checkpoint import Checkpoint, read, write  # noqa: E402
 from shoal.training.config import (  # noqa: E402
     EnvConfig,
     GoalConfig,
     OutputConfig,
+    PPORun,
     RunConfig,
 )
 from shoal.training.loop import Progress  # noqa: E402
+from shoal.training.settings import load_yaml  # noqa: E402
 
 SHORT: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -134,6 +139,111 @@ def test_checkpoints_go_where_they_are_asked_for(tmp_path: Path) -> None:
     assert any(name.startswith("checkpoint_ep") for name in names)
 
 
+def test_a_run_that_is_given_no_goal_has_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def first(progress: Progress) -> None:
+        progress.stop("seen")
+
+    done = run(tmp_path, total_steps=None, callbacks=[first])
+    assert load_yaml(PPORun, done.folder / "config.yaml").goal == GoalConfig(100_000)
+    by_episodes = run(tmp_path, total_steps=None, num_episodes=1).folder / "config.yaml"
+    assert load_yaml(PPORun, by_episodes).goal == GoalConfig(None, 1)
+    with pytest.raises(SystemExit):
+        main(["train", "ppo", "--help"])
+    assert "None: 100,000, unless num_episodes says" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_command_line_needs_no_goal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.training.request.DEFAULT_STEPS", 256)  # 100,000 take a while
+    asked = ["--run-dir", str(tmp_path), "--no-calibrate", "--eval-episodes", "1"]
+    assert main(["train", "ppo", "--env", "CartPole-v1", "--n-envs", "8", *asked]) == 0
+    assert "goal 256 steps" in capsys.readouterr().out
+    (folder,) = tmp_path.iterdir()
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 1024, "a whole rollout"
+
+
+def test_stop_at_ends_a_run_that_is_good_enough(tmp_path: Path) -> None:
+    done = run(tmp_path, callbacks=[StopAt(5)], total_steps=None)
+    assert done.summary["stopped_by"] == "a mean return of 5 over the latest 100 episodes"
+    assert done.summary["steps"] < 4096
+    with pytest.raises(shoal.ConfigError, match="nan"):
+        StopAt(float("nan"))
+
+
+@pytest.fixture
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run whose checkpoints are in `kept`, elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    return run(Path("runs"), checkpoint_dir=Path("kept"), seed=1).folder.absolute()
+
+
+def test_a_run_finds_its_checkpoints_wherever_they_are(
+    apart: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = apart.parents[1] / "kept"
+    monkeypatch.chdir("/")
+    assert main(["eval", str(apart), "--episodes", "1"]) == 0
+    assert "over 1 episodes" in capsys.readouterr().out
+    shoal.load(apart).act(np.zeros(4, np.float32))
+    shoal.load(kept).act(np.zeros(4, np.float32))
+    renamed = apart.rename(apart.with_name("renamed"))
+    assert len(shoal.evaluate(renamed, episodes=1).returns) == 1
+
+
+@pytest.mark.parametrize("named", ["run", "checkpoints"])
+def test_a_run_with_checkpoints_elsewhere_goes_on_in_its_folder(named: str, apart: Path) -> None:
+    before = {"run": apart, "checkpoints": Path("kept")}[named]
+    done = shoal.train("ppo", resume_from=before, total_steps=768, shows=False)
+    assert done.folder.absolute() == apart
+    assert list(Path("runs").iterdir()) == [Path("runs", apart.name)], "a second run was begun"
+    steps = [row["step"] for row in read_rows(apart / "metrics.jsonl") if "train/entropy" in row]
+    assert steps == list(range(128, 769, 128))
+    assert read(Path("kept/final_model.safetensors")).about["step"] == 768
+    assert load_yaml(PPORun, apart / "config.yaml").run.resume_from is None
+
+
+def test_a_run_does_not_take_the_checkpoints_of_another(apart: Path) -> None:
+    run(Path("runs"), checkpoint_dir=Path("kept"), total_steps=256)
+    with pytest.raises(shoal.ConfigError, match="no readable checkpoint"):
+        shoal.load(apart)
+    fresh = run(Path("runs"), checkpoint_dir=Path("kept"), total_steps=128).folder
+    done = shoal.train("ppo", resume_from=fresh, total_steps=256, shows=False)
+    assert (done.folder, done.summary["steps"]) == (fresh, 256)
+
+
+def test_a_run_goes_on_in_its_folder_from_that_of_its_checkpoints(tmp_path: Path) -> None:
+    folder = run(tmp_path).folder
+    done = shoal.train("ppo", resume_from=folder / "checkpoints", total_steps=640, shows=False)
+    assert done.folder == folder
+
+
+def test_what_a_file_goes_on_from_decides_about_the_rest(tmp_path: Path) -> None:
+    first = run(tmp_path, gamma=0.9, hidden_sizes=(8,)).folder
+    file, other = tmp_path / "on.yaml", tmp_path / "other"
+    file.write_text(f"resume_from: {first}\ntotal_steps: 640\n")
+    assert main(["train", "ppo", "--config", str(file)]) == 0
+    held = load_yaml(PPORun, first / "config.yaml")
+    assert (held.ppo.gamma, held.network.hidden_sizes, held.goal.total_steps) == (0.9, (8,), 640)
+    assert json.loads((first / "summary.json").read_text())["steps"] == 640
+    anew = ["--resume-from", "None", "--total-steps", "8", "--n-steps", "8"]
+    assert main(["train", "ppo", "--config", str(file), *anew, "--run-dir", str(other)]) == 0
+    (folder,) = other.iterdir()
+    assert load_yaml(PPORun, folder / "config.yaml").ppo.gamma == 0.99, "a run of its own"
+
+
+@pytest.mark.parametrize("name", ["taac", "PPO", "meta"])
+def test_which_algorithms_there_are_is_told(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", name, "--env", "CartPole-v1"]) == 2
+    told = capsys.readouterr().err
+    assert f"there is no algorithm {name!r}" in told
+    assert "'ppo'" in told
+
+
 def test_a_number_of_episodes_ends_a_run(tmp_path: Path) -> None:
     done = run(tmp_path, total_steps=None, num_episodes=7)
     assert done.summary["episodes"] == 7
@@ -177,6 +287,72 @@ def test_any_module_will_do_as_policy(tmp_path: Path) -> None:
     assert shoal.load(folder, policy=Own).act(np.zeros(4, np.float32)) in (0, 1)
     with pytest.raises(shoal.ConfigError, match="another network"):
         shoal.load(folder)
+
+
+class Changed(Own):
+    """The same, but for what it returns."""
+
+    def __init__(self, space: Any, num_parameters: int, change: Callable[..., Any]) -> None:
+        super().__init__(space, num_parameters)
+        self._change = change
+
+    def forward(self, observation: Any) -> Any:
+        return self._change(*super().forward(observation))
+
+
+def changed(change: Callable[..., Any]) -> Callable[..., nn.Module]:
+    return lambda space, num_parameters: Changed(space, num_parameters, change)
+
+
+EXPECTED = re.escape("expected parameters of shape [2, 2] and values of shape [2]")
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (nn.Linear(4, 3), r"policy is a network, Linear\(.*expected what makes one"),
+        (lambda: Own, "cannot be called with the observation space and the number"),
+        (lambda space, size: "a network", "policy made 'a network'; expected a torch.nn.Module"),
+        (lambda space, size: nn.Identity(), "has no weights"),
+        (lambda space, size: nn.Linear(4, 3), rf"returned a tensor of shape \[2, 3\]; {EXPECTED}"),
+        (lambda space, size: nn.Linear(5, 3), "raised RuntimeError .* tensor of shape .2, 4.:"),
+        (changed(lambda one, _: (one,)), rf"shape \[2, 2\]; {EXPECTED}"),
+        (changed(lambda one, two: (one, two[:, None])), rf"shape \[2, 1\]; {EXPECTED}"),
+        (changed(lambda one, two: (one, two, one)), EXPECTED),
+        (changed(lambda one, two: (two, one)), EXPECTED),
+        (changed(lambda one, two: (one, "values")), rf"'values'; {EXPECTED}"),
+        (changed(lambda one, two: (one, two.squeeze())), r"shape \[\]; expected .* shape \[1\]"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_told(policy: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(shoal.ConfigError, match=message):
+        run(tmp_path, policy=policy)
+    assert not list(tmp_path.iterdir()), "a folder was left"
+
+
+class Remembering(Own):
+    """Says that it remembers, and returns no state."""
+
+    state_size = 3
+
+    def forward(self, observation: Any, state: Any) -> Any:
+        return super().forward(observation)
+
+
+def test_a_policy_that_forgets_to_return_its_state_is_told(tmp_path: Path) -> None:
+    with pytest.raises(shoal.ConfigError, match=r"and state of shape \[2, 3\]"):
+        run(tmp_path, policy=Remembering)
+
+
+def test_a_policy_is_asked_without_drawing_on_anybodys_chance(tmp_path: Path) -> None:
+    class Noisy(Own):
+        def forward(self, observation: Any) -> Any:
+            torch.rand(1)
+            return super().forward(observation)
+
+    spoken = [run(tmp_path, policy=one).folder for one in (Own, Noisy)]
+    mine, theirs = (read(one / "checkpoints/final_model.safetensors") for one in spoken)
+    assert all(torch.equal(mine.tensors[name], theirs.tensors[name]) for name in mine.tensors)
 
 
 def test_a_callback_stops_a_run_and_writes_metrics(tmp_path: Path) -> None:
@@ -240,7 +416,6 @@ def test_the_command_line_says_what_happens(
         ({"value_coef": -0.5}, "value_coef must not be below zero, got -0.5"),
         ({"entropy_coef": float("nan")}, "entropy_coef must not be below zero, got nan"),
         ({"device": "cuda"}, "which this machine does not have"),
-        ({"total_steps": None}, "when is it over"),
         ({"learning_rat": 1.0}, "Did you mean 'learning_rate'"),
         ({"resume_from": "nowhere"}, "nowhere"),
     ],

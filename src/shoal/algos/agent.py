@@ -5,7 +5,7 @@ It is all that has to be kept of a training run in order to act, and what a coll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from shoal.algos import guest
 from shoal.algos.graphs import Graphs
+from shoal.algos.guest import MakeNetwork as MakeNetwork
 from shoal.algos.heads import Head, Judged, head_of
 from shoal.algos.networks import ActorCritic, NetworkConfig, is_image
 from shoal.algos.normal import Normal
@@ -23,9 +25,6 @@ from shoal.algos.plain import PlainPair, Traced
 from shoal.errors import ContractError
 from shoal.layout import Array, Layout, Leaf
 from shoal.rollout.actor import Decision
-
-MakeNetwork = Callable[[spaces.Space[Any], int], nn.Module]
-"""Makes a network from an observation space and the number of parameters that actions need."""
 
 
 class Opinion(NamedTuple):
@@ -69,7 +68,7 @@ class Agent(nn.Module):
             self.network: nn.Module = own
             self._own_plain = own.plain
         else:
-            self.network = make_network(observation_space, self.head.size)
+            self.network = guest.invite(make_network, observation_space, self.head.size)
             self._own_plain = None  # what others have made is not looked into
         self.state_size = int(getattr(self.network, "state_size", 0))
         self.normals = nn.ModuleList(
@@ -80,6 +79,14 @@ class Agent(nn.Module):
         )
         self._normalizes = config.normalize_observations
         self.eval()  # what is drawn in a forward pass would be no part of the run's seed
+        if make_network is not None:
+            guest.check(self.network, observation_space, self.head.size, self._batch)
+
+    def _batch(self, observations: list[Any]) -> Any:
+        """Some of them, as the network is given them."""
+        parts = zip(*map(self.layout.take_apart, observations), strict=True)
+        pairs = zip(self.layout.leaves, parts, strict=True)
+        return self.observation([_tensor(np.array(one, dtype=leaf.dtype)) for leaf, one in pairs])
 
     @property
     def _plain(self) -> PlainPair | None:

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from shoal.errors import ConfigError
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-5
+_DIVIDES = ("cpu", "cuda")
+"""Devices whose fused Adam divides the gradient by what it is told; that of mps ignores it."""
 
 
 class Descent:
@@ -46,6 +48,9 @@ class Descent:
         """Go downhill; how steep it was, before anything was clipped."""
         norm: Tensor = torch.linalg.vector_norm(self.gradient)
         self.num_steps += 1
+        scale = (norm / self._max_norm).clamp_(min=1.0).float()
+        if self.gradient.device.type not in _DIVIDES:
+            self.gradient /= scale
         torch._fused_adam_(  # what `torch.optim.Adam(fused=True)` calls, after as much again
             [self.weights],
             [self.gradient],
@@ -60,7 +65,7 @@ class Descent:
             eps=_EPSILON,
             amsgrad=False,
             maximize=False,
-            grad_scale=(norm / self._max_norm).clamp_(min=1.0).float(),
+            grad_scale=scale if self.gradient.device.type in _DIVIDES else None,
         )
         return norm
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 _MOST = 10.0
 """How many standard deviations are let through."""
+_WITHOUT_DOUBLES = ("mps",)
+"""Devices that have no float64."""
 
 
 class Normal(nn.Module):
     """Scales observations to mean 0 and variance 1, by what was seen before.
 
     What it knows changes only in `see`, so that a policy judges actions by the same numbers that it
-    drew them with.
+    drew them with. Where there is no float64 that stays on the CPU, and what scales is float32.
     """
 
     mean: Tensor
@@ -32,8 +36,15 @@ class Normal(nn.Module):
 
     def _settle(self) -> None:
         """What `forward` uses, made once."""
-        self._shift.copy_(self.mean)
-        self._scale.copy_((self.variance + 1e-8).rsqrt())
+        self._shift.copy_(self.mean.float())
+        self._scale.copy_((self.variance + 1e-8).rsqrt().float())
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Normal:
+        shift = fn(self._shift)
+        if shift.device.type not in _WITHOUT_DOUBLES:
+            return super()._apply(fn, recurse)  # type: ignore[no-any-return,no-untyped-call]
+        self._shift, self._scale = shift, fn(self._scale)
+        return self
 
     def _load_from_state_dict(self, *args: object, **kwargs: object) -> None:
         super()._load_from_state_dict(*args, **kwargs)
@@ -45,7 +56,7 @@ class Normal(nn.Module):
     @torch.no_grad()
     def see(self, values: Tensor) -> None:
         """Learn from a batch `[batch, ...]` (Chan et al.'s way to join two samples)."""
-        batch = values.double()
+        batch = values.to(self.mean.device).double()
         size, mean, variance = len(batch), batch.mean(0), batch.var(0, unbiased=False)
         total = self.count + size
         apart = mean - self.mean

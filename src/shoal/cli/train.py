@@ -12,7 +12,7 @@ SUMMARY = "train an agent, and leave a folder with its checkpoints, curves and a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("algorithm", choices=["ppo"], help="what to train with")
+    parser.add_argument("algorithm", help="what to train with: ppo")
     parser.add_argument(
         "arguments",
         nargs=argparse.REMAINDER,
@@ -32,12 +32,10 @@ def run(given: argparse.Namespace) -> int:
 def _train(algorithm: str, arguments: list[str]) -> int:
     with needs("torch"):
         from shoal.training.api import train
-        from shoal.training.request import base_of
-        from shoal.training.settings import parse
+        from shoal.training.request import base_of, kind_of
+        from shoal.training.settings import parse, peek
 
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--resume-from", "--resume_from")
-    base = base_of(algorithm, first.parse_known_args(arguments)[0].resume_from)
+    base = base_of(algorithm, peek(kind_of(algorithm), "resume_from", arguments))
     prog = f"shoal train {algorithm}"
     config = parse(type(base), arguments, prog, base.__doc__ or "", base)
     summary = train(config, shows=True).summary

@@ -117,6 +117,7 @@ class Progress:
 def opening(run: Undertaking) -> list[str]:
     """What is said before anything happens."""
     about = [f"{run.algorithm} on {run.env}", f"backend {run.backend}", f"device {run.device}"]
+    about += [f"goal {goal}"] if (goal := _goal(run)) else []
     if run.folder is not None:
         about.append(f"folder {run.folder}")
     if run.num_envs == 1:
@@ -128,6 +129,11 @@ def opening(run: Undertaking) -> list[str]:
         f"Parallel mode: {run.num_envs} environments",
         " | ".join(about),
     ]
+
+
+def _goal(run: Undertaking) -> str:
+    bounds = {"steps": run.total_steps, "episodes": run.total_episodes}
+    return " or ".join(f"{bound:,} {what}" for what, bound in bounds.items() if bound)
 
 
 def rewards(progress: Progress) -> str:

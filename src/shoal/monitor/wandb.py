@@ -15,6 +15,12 @@ from shoal.monitor.sink import Metrics
 logger = logging.getLogger("shoal")
 
 
+def check_installed() -> None:
+    """ConfigError where it is not, for those who want to know before anything begins."""
+    with needs("wandb", "wandb"):
+        import wandb  # noqa: F401
+
+
 class WeightsAndBiases:
     """A sink for one run of Weights & Biases, which begins here and ends with `close`.
 

@@ -48,9 +48,10 @@ def train(
     where there is a terminal or a notebook; `shows` decides otherwise.
     """
     config = request.settle(what, env, overrides)
+    request.check_packages(config)
     checkpoint = request.checkpoint_of(config)
     source = request.source_of(env, config, config.run.resume_from)
-    folder = request.folder_of(config)
+    folder = request.folder_of(config, checkpoint)
     config = request.in_folder(config, folder)
     with (
         _opened(config, source, policy, folder, checkpoint) as training,
@@ -145,9 +146,7 @@ def evaluate(
 
 
 def _found(path: str | Path) -> tuple[Path, Checkpoint]:
-    folder = Path(path)
-    best = Folder(folder, folder / "checkpoints").checkpoint(BEST)
-    return save.find(best if best.is_file() else folder)
+    return save.find(Path(path), BEST)
 
 
 def _agent(

@@ -76,13 +76,16 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     return checkpoint
 
 
-def newest(folder: str | os.PathLike[str]) -> tuple[Path, Checkpoint]:
+def newest(
+    folder: str | os.PathLike[str], is_meant: Callable[[dict[str, Any]], bool] = lambda about: True
+) -> tuple[Path, Checkpoint]:
     """The readable checkpoint whose `about["step"]` is highest, the later one of two equals.
 
-    Those that cannot be read are passed over with a warning each.
+    Those that are not meant by what is said about them are left out, and those that cannot be read
+    are passed over with a warning each.
     """
     need("safetensors.torch")  # or each would be passed over for want of it
-    for _, _, path in sorted(_ranked(Path(folder)), reverse=True):
+    for _, _, path in sorted(_ranked(Path(folder), is_meant), reverse=True):
         try:
             return path, read(path)
         except ConfigError as problem:
@@ -93,7 +96,9 @@ def newest(folder: str | os.PathLike[str]) -> tuple[Path, Checkpoint]:
     )
 
 
-def _ranked(folder: Path) -> Iterator[tuple[int, int, Path]]:
+def _ranked(
+    folder: Path, is_meant: Callable[[dict[str, Any]], bool]
+) -> Iterator[tuple[int, int, Path]]:
     for path in folder.glob(f"*{SUFFIX}"):
         try:
             with _opened(path) as file:
@@ -101,7 +106,8 @@ def _ranked(folder: Path) -> Iterator[tuple[int, int, Path]]:
                 written_ns = os.fstat(file.fileno()).st_mtime_ns
             if not isinstance(about.get("step"), int):
                 raise ConfigError(f"{path} does not say at which step it was written.")
-            yield about["step"], written_ns, path
+            if is_meant(about):
+                yield about["step"], written_ns, path
         except ConfigError as problem:
             log.warning("passed over a checkpoint: %s", problem)
 

@@ -46,12 +46,16 @@ class EnvConfig:
             )
 
 
+DEFAULT_STEPS = 100_000
+"""The goal of a run that is given none."""
+
+
 @dataclass(frozen=True, slots=True)
 class GoalConfig:
     """When the run is over: whichever comes first."""
 
     total_steps: int | None = None
-    """After so many steps of all environments together."""
+    """After so many steps of all environments; None: 100,000, unless num_episodes says."""
     num_episodes: int | None = None
     """When the first so many episodes, by when they began, have ended."""
 

@@ -4,10 +4,11 @@ runs/ppo-CartPole-v1-2026-01-31-120000/
     config.yaml      complete; reproduces the run
     metrics.jsonl    one line an update
     events.out...    the same for TensorBoard
-    checkpoints/     best_model, checkpoint_ep{N}, final_model
+    checkpoints/     best_model, checkpoint_ep{N}, final_model; or where config.yaml says
     videos/
     curves.png
     summary.json
+    wandb_id.txt     which run of Weights & Biases it is, where it is one
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from shoal.errors import ConfigError
 from shoal.monitor import whole
+from shoal.training.settings import document
 
 SUFFIX = ".safetensors"
 
@@ -97,6 +99,10 @@ class Folder:
         return self.root / "summary.json"
 
     @property
+    def wandb_id(self) -> Path:
+        return self.root / "wandb_id.txt"
+
+    @property
     def videos(self) -> Path:
         return self.root / "videos"
 
@@ -107,6 +113,26 @@ class Folder:
     def checkpoint(self, name: str) -> Path:
         """Where the checkpoint of this name is kept."""
         return self.checkpoints / (name + SUFFIX)
+
+
+def checkpoints_of(folder: Path) -> Path:
+    """Where its checkpoints are: where its config.yaml says, in `checkpoints`, or in itself."""
+    for place in (_told(folder / "config.yaml"), folder / "checkpoints"):
+        if place is not None and any(place.glob(f"*{SUFFIX}")):
+            return place
+    return folder
+
+
+def _told(config: Path) -> Path | None:
+    """The `checkpoint_dir` that a run was given, if there is a run and it was given one."""
+    if not config.is_file():
+        return None
+    try:
+        output = document.read(config).content.get("output")
+    except ConfigError:  # somebody else's file of that name
+        return None
+    told = output.get("checkpoint_dir") if isinstance(output, dict) else None
+    return Path(told) if isinstance(told, str) else None
 
 
 def _new(parent: Path, stem: str) -> Path:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import ConfigError, suggest
+from shoal.monitor.wandb import check_installed
 from shoal.training import save
 from shoal.training.checkpoint import Checkpoint
-from shoal.training.config import PPORun
+from shoal.training.config import DEFAULT_STEPS, PPORun
 from shoal.training.envs import find_env
 from shoal.training.folder import Folder
 from shoal.training.settings import from_mapping, override
@@ -29,7 +30,7 @@ def settle(
     *,
     is_endless: bool = False,
 ) -> PPORun:
-    """All settings of a run; unless it `is_endless` they have to say when it is over."""
+    """All settings of a run; unless it `is_endless` it has a goal, if nobody gives it another."""
     base = base_of(what, overrides.get("resume_from")) if isinstance(what, str) else what
     count = len(env) if isinstance(env, list | tuple) else None
     given = overrides if count is None else {"n_envs": count, **overrides}
@@ -41,16 +42,22 @@ def settle(
         )
     has_goal = (config.goal.total_steps, config.goal.num_episodes) != (None, None)
     if not has_goal and not is_endless:
-        raise ConfigError("when is it over? Give total_steps or num_episodes.")
+        return override(config, total_steps=DEFAULT_STEPS)
     return config
+
+
+def kind_of(algorithm: str) -> type[PPORun]:
+    """What a run of it can be told."""
+    if algorithm not in ALGORITHMS:
+        raise ConfigError(f"there is no algorithm {algorithm!r}. {suggest(algorithm, ALGORITHMS)}")
+    return ALGORITHMS[algorithm]
 
 
 def base_of(algorithm: str, resume_from: str | Path | None) -> PPORun:
     """What is not said is as in the run that is gone on with, or else the default."""
-    if algorithm not in ALGORITHMS:
-        raise ConfigError(f"there is no algorithm {algorithm!r}. {suggest(algorithm, ALGORITHMS)}")
+    kind = kind_of(algorithm)
     if resume_from is None:
-        return ALGORITHMS[algorithm]()
+        return kind()
     path, checkpoint = save.find(Path(resume_from))
     made_by = checkpoint.about["algorithm"]
     if made_by != algorithm:
@@ -78,6 +85,12 @@ def source_of(env: Source | None, config: PPORun, checkpoint: Path | None = None
     return source
 
 
+def check_packages(config: PPORun) -> None:
+    """Whether there is what this run writes with, where not everybody has it."""
+    if config.output.wandb:
+        check_installed()
+
+
 def checkpoint_of(config: PPORun) -> Checkpoint | None:
     """Where the run goes on from; None for one that begins."""
     if config.run.resume_from is None:
@@ -92,19 +105,32 @@ def checkpoint_of(config: PPORun) -> Checkpoint | None:
     return checkpoint
 
 
-def folder_of(config: PPORun) -> Folder:
-    """A new one; a run that goes on from its folder goes on in it."""
+def folder_of(config: PPORun, checkpoint: Checkpoint | None) -> Folder:
+    """A new one; a run that goes on from its folder, or from that of its checkpoints, has its own.
+
+    From a file it goes on in a new one.
+    """
     output, before = config.output, config.run.resume_from
-    if before is not None and Folder(before, before).config.is_file():
-        return Folder.at(before, output.checkpoint_dir)
+    if before is not None and checkpoint is not None and before.is_dir():
+        is_run = Folder(before, before).config.is_file()
+        root = before if is_run else save.run_of(before, checkpoint)
+        if root is not None:
+            return Folder.at(root, output.checkpoint_dir)
     return Folder.create(output.run_dir, f"ppo-{config.envs.env}", output.checkpoint_dir)
 
 
 def in_folder(config: PPORun, folder: Folder) -> PPORun:
-    """The settings that a folder keeps: a run that goes on in its own repeats from its start."""
-    if config.run.resume_from != folder.root:
-        return config
-    return replace(config, run=replace(config.run, resume_from=None))
+    """The settings that a folder keeps.
+
+    They say where its checkpoints are wherever they are read, and a run that goes on in its own
+    folder repeats from its start.
+    """
+    if config.output.checkpoint_dir is not None:
+        place = config.output.checkpoint_dir.absolute()
+        config = replace(config, output=replace(config.output, checkpoint_dir=place))
+    if folder.config.is_file():
+        config = replace(config, run=replace(config.run, resume_from=None))
+    return config
 
 
 def _named(env: Source | None) -> dict[str, str]:

@@ -129,12 +129,22 @@ class Conduct:
         if output.tensorboard:
             sinks.append(TensorBoard(root, begun or None))
         if output.wandb:
-            sinks.append(WeightsAndBiases(output.wandb_project, root.name, self._config, root))
+            sinks.append(self._weights_and_biases())
         steadfast: list[Sink] = [Steadfast(one) for one in sinks]
         return [*steadfast, console] if console is not None else steadfast
 
+    def _weights_and_biases(self) -> Sink:
+        """One run there for one here, also when it goes on in its folder."""
+        root, kept = self._folder.root, self._folder.wandb_id
+        run_id = kept.read_text().strip() if kept.is_file() else None
+        project = self._output.wandb_project
+        sink = WeightsAndBiases(project, root.name, self._config, root, run_id=run_id)
+        self._attempt("wandb_id.txt", lambda: whole.write(kept, [f"{sink.run_id}\n".encode()]))
+        return sink
+
     def _save(self, name: str, **about: Any) -> bool:
         made = self._training.checkpoint()
+        about[save.RUN] = str(self._folder.root.absolute())
         noted = Checkpoint(made.tensors, {**made.about, **about})
         return save.try_to_write(self._folder.checkpoint(name), noted)
 

@@ -19,6 +19,7 @@ from shoal.algos.company import Company
 from shoal.errors import ConfigError, ShoalError, shown
 from shoal.layout import Array
 from shoal.training.checkpoint import Checkpoint, newest, read, write
+from shoal.training.folder import SUFFIX, checkpoints_of
 from shoal.training.spaces import describe, space_of
 
 log = logging.getLogger("shoal")
@@ -27,6 +28,8 @@ TOLD = ("algorithm", "step", "env", "observation_space", "action_space", "config
 """What the checkpoint of a training run says about itself."""
 EVALUATION = "evaluation"
 """... and that of the best one says, how good it was."""
+RUN = "run"
+"""... and one that is in a run's folder, or where that has its checkpoints, which folder it is."""
 
 
 class Keeps(Protocol):
@@ -106,11 +109,13 @@ def check_spaces(
             )
 
 
-def find(path: Path) -> tuple[Path, Checkpoint]:
-    """The checkpoint that is meant by a file, a run's folder or a folder of checkpoints."""
+def find(path: Path, name: str | None = None) -> tuple[Path, Checkpoint]:
+    """The checkpoint that is meant by a file, a run's folder or a folder of checkpoints.
+
+    In a folder it is the one of this `name`, if there is one, and else the newest.
+    """
     if path.is_dir():
-        inner = path / "checkpoints"
-        found, checkpoint = newest(inner if inner.is_dir() else path)
+        found, checkpoint = _find_in(path, name)
     else:
         found, checkpoint = path, read(path)
     missing = [name for name in TOLD if name not in checkpoint.about]
@@ -120,6 +125,32 @@ def find(path: Path) -> tuple[Path, Checkpoint]:
             "Use another one, or start without it."
         )
     return found, checkpoint
+
+
+def _find_in(folder: Path, name: str | None) -> tuple[Path, Checkpoint]:
+    """Where a run has its checkpoints outside its folder, other runs may have theirs."""
+    place = checkpoints_of(folder)
+    is_shared = not place.is_relative_to(folder)
+
+    def is_meant(about: Mapping[str, Any]) -> bool:
+        return not (is_shared and RUN in about and _is_another(Path(about[RUN]), folder))
+
+    named = None if name is None else place / (name + SUFFIX)
+    if named is not None and named.is_file() and is_meant((checkpoint := read(named)).about):
+        return named, checkpoint
+    return newest(place, is_meant)
+
+
+def _is_another(run: Path, folder: Path) -> bool:
+    return run.is_dir() and not run.samefile(folder)
+
+
+def run_of(checkpoints: Path, checkpoint: Checkpoint) -> Path | None:
+    """The folder of the run that has its checkpoints there, as this one of them says."""
+    for run in (checkpoints.parent, Path(checkpoint.about.get(RUN, checkpoints))):
+        if (run / "config.yaml").is_file() and checkpoints_of(run).samefile(checkpoints):
+            return run
+    return None
 
 
 def score_of(path: Path) -> float:

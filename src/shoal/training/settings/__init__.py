@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 from shoal.errors import ConfigError
 from shoal.training.settings import document
 from shoal.training.settings.assemble import build, collect, complete, nowhere
-from shoal.training.settings.flags import parse
+from shoal.training.settings.flags import parse, peek
 from shoal.training.settings.kinds import Unfit, complaint, convert, plain
 from shoal.training.settings.schema import Entry, entries_of
 
-__all__ = ["dump_yaml", "from_mapping", "load_yaml", "override", "parse", "to_mapping"]
+__all__ = ["dump_yaml", "from_mapping", "load_yaml", "override", "parse", "peek", "to_mapping"]
 
 T = TypeVar("T")
 

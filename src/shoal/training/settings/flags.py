@@ -45,8 +45,7 @@ def parse(
     tyro = need("tyro")
     schema_of(cls)
     given = sys.argv[1:] if arguments is None else list(arguments)
-    first = argparse.ArgumentParser(prog=prog, add_help=False, allow_abbrev=False)
-    first.add_argument("--config", metavar="FILE")
+    first = _first(prog)
     file = first.parse_known_args(given)[0].config
     markers = (tyro.conf.OmitArgPrefixes, tyro.conf.EnumChoicesFromValues)
     try:
@@ -56,6 +55,29 @@ def parse(
         return build(cls, _values_of(cls, line))
     except ConfigError as problem:
         first.exit(2, f"{first.prog}: {problem}\n")
+
+
+def peek(cls: type[Any], name: str, arguments: Sequence[str]) -> Any:
+    """What a command line, or else its file, says of one setting on which the others depend.
+
+    None where neither does; what is wrong with either is left for `parse` to tell.
+    """
+    first = _first(None)
+    first.add_argument(f"--{name.replace('_', '-')}", f"--{name}", dest=name)
+    given = vars(first.parse_known_args(arguments)[0])
+    try:
+        told = {} if given["config"] is None else _values_in(cls, given["config"])
+    except ConfigError:
+        told = {}
+    said = given[name]
+    return told.get(name) if said is None else None if said == "None" else said
+
+
+def _first(prog: str | None) -> argparse.ArgumentParser:
+    """Finds the file, before all else."""
+    first = argparse.ArgumentParser(prog=prog, add_help=False, allow_abbrev=False)
+    first.add_argument("--config", metavar="FILE")
+    return first
 
 
 def _values_in(cls: type[Any], file: str) -> dict[str, Any]:
