@@ -101,6 +101,23 @@ def test_short_steps_leave_a_core_to_the_caller(probe: Any, cores: int, workers:
     assert (choice.backend, choice.num_workers) == ("process", workers)
 
 
+@pytest.mark.parametrize(
+    ("step_s", "num_envs", "cores", "backend"),
+    [
+        (60e-6, 32, 2, "hybrid"),
+        (60e-6, 64, 16, "process"),
+        (300e-6, 32, 2, "process"),  # long enough that it makes no difference
+        (600e-6, 2, 2, "process"),  # and these are worth isolating
+        (300e-6, 2, 2, "hybrid"),
+    ],
+)
+def test_on_two_cores_workers_are_in_the_callers_way(
+    step_s: float, num_envs: int, cores: int, backend: str
+) -> None:
+    probe = replace(CARTPOLE, step_s=step_s, cpu_s=step_s)
+    assert where(probe, num_envs, cores)[0] == backend
+
+
 @pytest.mark.parametrize("probe", [EMPTY, CARTPOLE, SLOW, SLEEPER, Unprobed("it hung"), None])
 @pytest.mark.parametrize("num_envs", [1, 2, 64])
 @pytest.mark.parametrize("cores", [1, 2, 16])
