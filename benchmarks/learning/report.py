@@ -46,6 +46,8 @@ the settings of its task have changed, or with `--again`.
   picked.
 - **Several agents**: the score is the return of all of them together. Of connect four it is the
   share of games that were won against a random player, from both seats in turn; draws are not won.
+  It was trained against itself and, in three of four environments, against random players
+  (`random_opponents: 0.75`).
 - **Tidekeep**: the score is the share of games in which the pearl was taken.
 - **IQM**: the interquartile mean over seeds (of ten the middle six; of three the plain mean). In
   parentheses is its 95 % interval, by stratified bootstrap

@@ -276,6 +276,40 @@ def test_a_central_critic_is_for_teams() -> None:
         Training(config, "CartPole-v1")
 
 
+# --- what is learnt from is what was done -------------------------------------------------------
+
+
+@pytest.mark.parametrize("central", [False, True], ids=["own", "central"])
+@pytest.mark.parametrize("policies", [("shared",), ("separate",), ("x=ann,cyd", "y=[bd]*")])
+@pytest.mark.parametrize("config", [RUN, REMEMBERING], ids=["plain", "remembering"])
+@pytest.mark.parametrize("masks", ["", "info"], ids=["free", "masked"])
+@pytest.mark.parametrize("kind", ["team", "turns"])
+def test_learners_find_decisions_as_probable_as_they_were_when_made(
+    kind: str, masks: str, config: PPORun, policies: tuple[str, ...], central: bool
+) -> None:
+    if central and kind == "turns":
+        pytest.skip("a central critic is for teams")
+    world = partial(Meadow if kind == "team" else Round, masks=masks)
+    config = replace(
+        config,
+        envs=replace(config.envs, policies=policies, overlap=masks == ""),
+        ppo=replace(config.ppo, central_critic=central),
+    )
+    with Training(config, world) as training, threads(1, training.agent):
+        training.learner.update(training.source.collect())  # weights and scales like no others
+        rollouts, num_decisions = training.source.collect(), 0
+        for name, part in rollouts.parts.items():
+            learner = training.learner._each[name]  # type: ignore[union-attr]
+            for batch, opinion in learner._opinions(learner._material(part), part):
+                log_probs, values, *_, valid = (np.asarray(one) for one in batch.numbers)
+                counts = valid > 0
+                found = np.asarray(opinion.judged.log_probs), np.asarray(opinion.values)
+                np.testing.assert_allclose(found[0][counts], log_probs[counts], atol=2e-5)
+                np.testing.assert_allclose(found[1][counts], values[counts], atol=2e-5)
+                num_decisions += int(counts.sum())
+        assert num_decisions == sum(int(part.valid.sum()) for part in rollouts.parts.values()) > 30
+
+
 # --- from start to end --------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 pytest.importorskip("pettingzoo")
 
@@ -327,6 +328,62 @@ def test_only_who_lives_where_it_is_sent_needs_an_action(made: Any) -> None:
     }  # ann lives elsewhere
     envs.send(actions, [dead])
     assert envs.recv().env_ids.tolist() == [dead]
+
+
+class Doubles(Meadow):
+    """Whose observations come as float64, and whose rewards as arrays of one."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        seen, infos = super().reset(seed, options)
+        return {name: one.astype(np.float64) for name, one in seen.items()}, infos
+
+    def step(self, actions: Any) -> Any:
+        seen, rewards, *others = super().step(actions)
+        return (
+            {name: one.astype(np.float64) for name, one in seen.items()},
+            {name: np.array([one]) for name, one in rewards.items()},
+            *others,
+        )
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
+def test_numbers_that_are_cast_are_told_of_once(
+    made: Any, alike: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd(Doubles):
+        def __init__(self) -> None:
+            Meadow.__init__(self, True)
+            if not alike:
+                self._actions["bob"] = spaces.Discrete(2)
+                self._spaces["bob"] = spaces.Box(-200.0, 200.0, (2,), np.float32)
+
+    class Usual(Odd):
+        reset, step = Meadow.reset, Meadow.step
+
+    envs, usual = made("team", Odd, 3), made("team", Usual, 3)
+    seen, _ = envs.reset(seed=3)
+    assert_same(seen, usual.reset(seed=3)[0])
+    for t in range(5):
+        chosen = {name: np.full(3, t % 2) for name in NAMES}
+        told, expected = envs.step(chosen), usual.step(chosen)
+        assert_same(told[:4], expected[:4])
+        assert told[0]["ann"].dtype == np.float32
+    lines = [one.getMessage() for one in caplog.records if "is cast to" in one.getMessage()]
+    kinds = {line.partition(" comes as ")[2] for line in lines}
+    assert kinds == {"float64 and is cast to float32."}
+    assert len(lines) == (1 if alike else 4)
+
+
+@pytest.mark.parametrize("name", ["final_obs", "final_info", "restarted", "_bob"])
+def test_an_agents_name_that_infos_need_is_refused(name: str) -> None:
+    class Named(Meadow):
+        def __init__(self) -> None:
+            super().__init__()
+            self.possible_agents = [name, "bob"]
+            self._spaces[name], self._actions[name] = self._spaces["ann"], self._actions["ann"]
+
+    with pytest.raises(shoal.ConfigError, match=f"an agent is called '{name}'"):
+        shoal.make_team(Named, 1, backend="serial")
 
 
 class Crashing(Meadow):

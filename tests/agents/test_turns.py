@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 pytest.importorskip("pettingzoo")
 
@@ -135,3 +136,35 @@ def test_an_agent_that_has_ended_may_be_given_anything(made: Any) -> None:
         turn = envs.step(any_at_all if t % 2 else np.where(has_ended, 99, chosen))
         assert_same(tuple(turn[:6]), tuple(expected[:6]))
     assert num_ends > 5
+
+
+class Singles(Round):
+    """Whose spaces are of float32 while observations come as float64, and rewards as arrays."""
+
+    def __init__(self, alike: bool = True) -> None:
+        super().__init__(alike)
+        self._spaces = {
+            name: spaces.Box(-1e6, 1e6, one.shape, np.float32) for name, one in self._spaces.items()
+        }
+
+    def last(self, observe: bool = True) -> Any:
+        seen, reward, *others = super().last(observe)
+        return seen, np.array([reward]), *others
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
+def test_numbers_that_are_cast_are_told_of_once(
+    made: Any, alike: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    envs, usual = made("turns", partial(Singles, alike), 3), made("turns", partial(Round, alike), 3)
+    turn, expected = envs.reset(seed=3), usual.reset(seed=3)
+    for t in range(20):
+        for name in envs.possible_agents:
+            seen, wanted = turn.observations, expected.observations
+            seen, wanted = (seen, wanted) if alike else (seen[name], wanted[name])
+            assert_same(seen, wanted.astype(np.float32))
+        assert_same(turn.rewards, expected.rewards)
+        turn, expected = envs.step(actions_for(envs, t)), usual.step(actions_for(usual, t))
+    lines = [one.getMessage() for one in caplog.records if "is cast to" in one.getMessage()]
+    assert len(lines) == len(set(lines)) == (1 if alike else 3)
+    assert all(line.endswith("comes as float64 and is cast to float32.") for line in lines)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from shoal.engine.retrace import number
 from shoal.layout import Layout
 from shoal.vector.agents.cast import Cast, mask_of, num_choices
 from shoal.vector.agents.inner import Inner
@@ -39,6 +40,8 @@ class Alternating(Inner):
         self._counts = [num_choices(space) for space in self.cast.action_spaces]
         self._number, self._has_ended, self._any_truncated = NOBODY, False, False
         self._info: dict[str, Any] = {}
+        self._given: tuple[int, Any] | None = None
+        """An agent, and what it saw in numbers of another kind: the engine is to tell of it."""
         self._shown = 0
         """Whose observation is in its view; those of others are zeros."""
         self._views = self._make_views()
@@ -71,7 +74,7 @@ class Alternating(Inner):
         self.env.reset(seed=seed, options=options)
         self._any_truncated = False
         info = self._look()
-        return self._constant or self._told(), info
+        return self._value(), info
 
     def step(self, actions: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         # Whose turn it is was looked up before: wrappers make every look at an environment dear.
@@ -83,7 +86,7 @@ class Alternating(Inner):
         env.step(action)
         if env.agents:
             info = self._look()
-            return self._constant or self._told(), float(self._reward), False, False, info
+            return self._value(), float(self._reward), False, False, info
         self._number = NOBODY
         self._agent[...], self._reward[...], self._flags[:], self._mask[:] = NOBODY, 0.0, 0, 0
         # What the last turn has shown stands: it is what the episode has ended with.
@@ -93,16 +96,18 @@ class Alternating(Inner):
     def _look(self) -> dict[str, Any]:
         """Write down what the agent whose turn it is is told; its info."""
         observation, reward, terminated, truncated, info = self.env.last()
-        number = self.cast.numbered(self.env.agent_selection)
-        if not self.cast.sees_alike and number != self._shown:
+        k = self.cast.numbered(self.env.agent_selection)
+        if not self.cast.sees_alike and k != self._shown:
             self._views[self._shown].clear()
-        self._shown = number
-        self._number, self._has_ended = number, bool(terminated or truncated)
-        self._agent[...], self._reward[...] = number, reward
+        self._shown = k
+        self._number, self._has_ended = k, bool(terminated or truncated)
+        self._agent[...], self._reward[...] = k, number(reward)
         self._flags[:] = terminated, truncated
         self._any_truncated |= bool(truncated)
-        self._views[number].write(observation)
-        count = self._counts[number]
+        self._views[k].write(observation)
+        if self._views[k].is_cast:
+            self._views[k].is_cast, self._given = False, (k, observation)
+        count = self._counts[k]
         if count and not self._has_ended:
             mask = mask_of(observation, info, count)
             self._mask[:count] = 1 if mask is None else mask
@@ -111,6 +116,16 @@ class Alternating(Inner):
             self._mask[:] = 0
         self._info = dict(info)
         return self._info
+
+    def _value(self) -> dict[str, Any]:
+        if self._given is None:
+            return self._constant or self._told()
+        (k, observation), self._given = self._given, None
+        given = self._views[k].as_given(observation)
+        if not self.cast.sees_alike:
+            each = enumerate(self._views)
+            given = tuple(given if j == k else view.value for j, view in each)
+        return self._told() | {"observation": given}
 
     def _told(self) -> dict[str, Any]:
         views = self._views

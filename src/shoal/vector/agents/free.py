@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from shoal.engine.retrace import number
 from shoal.layout import Array
 from shoal.vector.agents.acting import check_possible
 from shoal.vector.agents.cast import mask_of, num_choices
@@ -93,11 +94,12 @@ class FreeTeam(Free):
         for name, action in actions.items():
             check_possible(name, env.action_space(name), action)
         observations, rewards, terminations, truncations, infos = env.step(actions)
+        gains = {name: number(one) for name, one in rewards.items()}
         told = self._told(observations, infos)._replace(
-            rewards=dict(rewards), terminations=dict(terminations), truncations=dict(truncations)
+            rewards=gains, terminations=dict(terminations), truncations=dict(truncations)
         )
         is_over, is_truncated = not env.agents, any(truncations.values())
-        gain = float(sum(rewards.values()))
+        gain = sum(gains.values(), 0.0)
         return told, gain, is_over and not is_truncated, is_over and is_truncated, {}
 
     def _told(self, observations: Any, infos: Any) -> Told:
@@ -141,7 +143,7 @@ class FreeAlternating(Free):
             told = (None, seen, 0.0, False, False, None)  # a turn of nobody
             return told, 0.0, not self._any_truncated, self._any_truncated, info
         told, info = self._look()
-        return told, float(told[2]), False, False, info
+        return told, told[2], False, False, info
 
     def _look(self) -> tuple[Any, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.last()
@@ -151,7 +153,7 @@ class FreeAlternating(Free):
         if mask is not None and (terminated or truncated):
             mask[:] = False
         self._latest = observation, dict(info)
-        told = (agent, observation, reward, bool(terminated), bool(truncated), mask)
+        told = (agent, observation, number(reward), bool(terminated), bool(truncated), mask)
         return told, self._latest[1]
 
     def standing(self) -> dict[str, Any]:

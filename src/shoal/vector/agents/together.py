@@ -14,12 +14,16 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import iterate
 
+from shoal.engine.retrace import number
+from shoal.errors import ConfigError
 from shoal.vector.agents.cast import Cast, mask_of, num_choices
 from shoal.vector.agents.inner import Inner
 from shoal.vector.agents.views import Stacked
 
 TERMINATED, TRUNCATED, ALIVE, PRESENT = range(4)
 """Rows of `flags`: who has ended in this step and how, who may act next, and who is told of it."""
+TAKEN = ("final_obs", "final_info", "restarted")
+"""What infos say of a whole team."""
 
 
 class Team(Inner):
@@ -31,6 +35,7 @@ class Team(Inner):
 
     def __init__(self, env: Any) -> None:
         self.cast = Cast.of(env)
+        _check_names(self.cast)
         super().__init__(env, self.cast)
         self.action_space = self.cast.action_space
         self._told, self._ended = Told(self.cast), set[Any]()
@@ -49,12 +54,12 @@ class Team(Inner):
         told, chosen = self._told, self._chosen(actions)
         observations, rewards, terminations, truncations, infos = self.env.step(chosen)
         told.begin()
-        told.reward(rewards)
+        gain = told.reward(rewards)
         told.flag(TERMINATED, terminations)
         is_truncated = told.flag(TRUNCATED, truncations)
         living = self._living(terminations, truncations)
         told.tell(living, observations, infos)
-        gain, infos = float(sum(rewards.values())), named(infos)
+        infos = named(infos)
         if living:
             return told.value, gain, False, False, infos
         return told.value, gain, not is_truncated, is_truncated, infos
@@ -102,10 +107,15 @@ class Told:
             members["masks"] = spaces.MultiBinary(self._masks.rows.shape)
         self.space = spaces.Dict(members)
         self._constant = None if self._views.has_objects else self._value()
+        self._given: dict[int, Any] = {}
+        """What agents saw in numbers of another kind than their spaces: the engine tells of it."""
 
     @property
     def value(self) -> dict[str, Any]:
         """As the space has it."""
+        if self._given:
+            given, self._given = self._given, {}
+            return self._value() | {"observations": self._views.as_given(given)}
         return self._value() if self._constant is None else self._constant
 
     def _value(self) -> dict[str, Any]:
@@ -117,12 +127,16 @@ class Told:
         self.rewards[:] = 0.0
         self._flags = [self._nobody] * 4
 
-    def reward(self, rewards: Mapping[Any, Any]) -> None:
-        number, gains = self._cast.number, [0.0] * len(self._cast)
+    def reward(self, rewards: Mapping[Any, Any]) -> float:
+        """Write down what each has got; what all have together."""
+        places, gains, together = self._cast.number, [0.0] * len(self._cast), 0.0
         for name, reward in rewards.items():
-            if name in number:  # others are allowed, and nobody's
-                gains[number[name]] = reward
+            gain = reward if type(reward) is float else number(reward)
+            together += gain
+            if name in places:  # others are allowed, and nobody's
+                gains[places[name]] = gain
         self.rewards[:] = gains
+        return together
 
     def flag(self, which: int, who: Mapping[Any, Any]) -> bool:
         """Write down to whom this happened; whether it did to anybody."""
@@ -142,6 +156,8 @@ class Told:
             if k is None:
                 continue
             views[k].write(observation)
+            if views[k].is_cast:
+                views[k].is_cast, self._given[k] = False, observation
             is_observed[k] = 1
             if alive[k]:
                 masks.tell(k, observation, infos.get(name))
@@ -188,6 +204,18 @@ class Masks:
         if self._said[k] is not False:
             self.rows[k] = 0
             self._said[k] = False
+
+
+def _check_names(cast: Cast) -> None:
+    """Infos of a team are by agent, beside what is said of the whole team."""
+    names = {*map(str, cast.names), *TAKEN}
+    taken = [name for name in cast.names if name in TAKEN or str(name) in {f"_{n}" for n in names}]
+    if taken:
+        raise ConfigError(
+            f"an agent is called {taken[0]!r}, which has another meaning among infos: "
+            f"{', '.join(map(repr, TAKEN))} are said of a team, and '_name' says who has a 'name'. "
+            "Call it something else."
+        )
 
 
 def named(infos: Mapping[Any, Any]) -> dict[str, Any]:
