@@ -267,6 +267,16 @@ def test_a_long_episode_is_filmed_in_part(tmp_path: Path, monkeypatch: pytest.Mo
     env.close()
 
 
+def test_a_film_with_all_its_frames_waits_for_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(video, "MAX_FRAMES", 4)
+    env = record_first(World, tmp_path, 1000)()
+    play(env, 3)
+    assert names(tmp_path) == ["step-000000000.mp4"], "the episode has seven steps more"
+    env.close()
+
+
 def test_a_rebuilt_environment_goes_on_from_the_latest_film(tmp_path: Path) -> None:
     first = record_first(World, tmp_path, 20)()
     play(first, 30)

@@ -24,6 +24,7 @@ from torch import nn  # noqa: E402
 
 import shoal  # noqa: E402
 from shoal.cli import main  # noqa: E402
+from shoal.compat import PPOTrainer  # noqa: E402
 from shoal.monitor.jsonl import read as read_rows  # noqa: E402
 from shoal.training import StopAt  # noqa: E402
 from shoal.training.checkpoint import Checkpoint, read, write  # noqa: E402
@@ -139,9 +140,7 @@ def test_checkpoints_go_where_they_are_asked_for(tmp_path: Path) -> None:
     assert any(name.startswith("checkpoint_ep") for name in names)
 
 
-def test_a_run_that_is_given_no_goal_has_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_is_given_no_goal_has_one(tmp_path: Path) -> None:
     def first(progress: Progress) -> None:
         progress.stop("seen")
 
@@ -149,9 +148,7 @@ def test_a_run_that_is_given_no_goal_has_one(
     assert load_yaml(PPORun, done.folder / "config.yaml").goal == GoalConfig(100_000)
     by_episodes = run(tmp_path, total_steps=None, num_episodes=1).folder / "config.yaml"
     assert load_yaml(PPORun, by_episodes).goal == GoalConfig(None, 1)
-    with pytest.raises(SystemExit):
-        main(["train", "ppo", "--help"])
-    assert "None: 100,000, unless num_episodes says" in " ".join(capsys.readouterr().out.split())
+    assert "None: 100,000, unless num_episodes says" in by_episodes.read_text()
 
 
 def test_the_command_line_needs_no_goal(
@@ -273,6 +270,45 @@ def test_environment_0_is_filmed_and_nobody_else(tmp_path: Path) -> None:
     names = sorted(file.name for file in (done.folder / "videos").iterdir())
     assert names[:2] == ["final.mp4", "step-000000000.mp4"]
     assert len(names) == 3, "one more after 100 of its 170 steps"
+
+
+class Endless(gymnasium.Env[Any, Any]):
+    """Never over."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+    def render(self) -> Any:
+        return np.zeros((16, 16, 3), np.uint8)
+
+
+def test_an_environment_that_never_ends_does_not_hold_up_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.monitor.video.MAX_FRAMES", 6)
+    done = run(tmp_path, env=Endless, eval_max_steps=50)
+    assert done.evaluation.lengths == (50, 50)
+    assert done.evaluation.returns == (50.0, 50.0)
+    told = [one for one in caplog.messages if "had not ended after 50 steps" in one]
+    assert len(told) == 1, caplog.messages
+    assert told[0].startswith("2 of 2 episodes")
+    assert (done.folder / "videos/final.mp4").is_file()
+    found = shoal.evaluate(done.folder, env=Endless, episodes=1, max_steps=7)
+    assert (found.lengths, found.num_cut) == ((7,), 1)
+    caplog.clear()
+    with PPOTrainer(Endless, eval_max_steps=5) as trainer:
+        assert [trainer.evaluate(1).num_cut for _ in range(3)] == [1, 1, 1]
+    assert len(caplog.messages) == 1, "it is said once"
 
 
 def test_how_much_faster_it_is_than_one_environment_is_measured(tmp_path: Path) -> None:
@@ -438,6 +474,7 @@ def test_bad_input_is_refused_in_words(
         (GoalConfig, {"total_steps": 0}, "total_steps must be at least 1, got 0"),
         (GoalConfig, {"num_episodes": -1}, "num_episodes must be at least 1, got -1"),
         (OutputConfig, {"eval_episodes": 0}, "eval_episodes must be at least 1"),
+        (OutputConfig, {"eval_max_steps": 0}, "eval_max_steps must be at least 1"),
         (OutputConfig, {"log_interval": 0}, "log_interval must be at least 1"),
         (OutputConfig, {"save_every": -1}, "save_every must be at least 0"),
         (OutputConfig, {"eval_every": -1}, "eval_every must be at least 0"),

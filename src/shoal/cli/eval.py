@@ -16,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", help="another environment than it was trained in")
     parser.add_argument("--seed", type=int, default=0, help="of the episodes (default 0)")
     parser.add_argument(
+        "--eval-max-steps",
+        type=int,
+        metavar="STEPS",
+        help="after so many an episode is left, if it has not ended (default: as in training)",
+    )
+    parser.add_argument(
         "--against",
         choices=["auto", "itself", "random"],
         default="auto",
@@ -37,6 +43,7 @@ def run(given: argparse.Namespace) -> int:
         seed=given.seed,
         deterministic=not given.stochastic,
         against=given.against,
+        max_steps=given.eval_max_steps,
     )
     how = "stochastic" if given.stochastic else "deterministic"
     print(

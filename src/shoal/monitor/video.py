@@ -26,7 +26,7 @@ from shoal.extras import needs
 from shoal.monitor.whole import part_of
 
 MAX_FRAMES = 3000
-"""Of one episode; what comes later is not filmed."""
+"""Of one episode; with the last of them the film is finished, whether or not the episode is."""
 DEFAULT_FPS = 30
 
 Frame = npt.NDArray[np.uint8]
@@ -203,7 +203,7 @@ class Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._steps += 1
         if self._film is not None:
             self._attempt(self._shoot)
-            if result[2] or result[3]:
+            if result[2] or result[3] or self._is_full():
                 self._attempt(self._finish)
         return result
 
@@ -217,9 +217,12 @@ class Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._shoot()
 
     def _shoot(self) -> None:
-        if self._film is not None and self._film.num_frames < MAX_FRAMES:
+        if self._film is not None:
             frame: Any = self.env.render()
             self._film.add(frame)
+
+    def _is_full(self) -> bool:
+        return self._film is not None and self._film.num_frames >= MAX_FRAMES
 
     def _finish(self) -> None:
         if self._film is not None:

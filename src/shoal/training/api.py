@@ -16,7 +16,7 @@ from shoal.training.calibrate import one_env_steps_per_s
 from shoal.training.checkpoint import Checkpoint
 from shoal.training.config import PPORun
 from shoal.training.envs import find_env
-from shoal.training.evaluate import Evaluation
+from shoal.training.evaluate import Evaluation, warn_of_cut
 from shoal.training.evaluate import evaluate as play_episodes
 from shoal.training.folder import Folder
 from shoal.training.lineup import Troupe, company_of, described
@@ -127,11 +127,13 @@ def evaluate(
     seed: int = 0,
     deterministic: bool = True,
     against: Literal["auto", "itself", "random"] = "auto",
+    max_steps: int | None = None,
 ) -> Evaluation:
     """How the agent of a run's folder or checkpoint does, on its own environment or another.
 
     Its own is made as the checkpoint says: name it yourself where you do not trust the file. Where
-    agents take turns it plays `against` random players, from each seat in turn, or itself.
+    agents take turns it plays `against` random players, from each seat in turn, or itself. Episodes
+    that do not end are left after `max_steps` (None: the run's `eval_max_steps`).
     """
     found, checkpoint = _found(path)
     config = request.config_of(checkpoint, found)
@@ -142,7 +144,12 @@ def evaluate(
     player = player_of(
         agent, troupe, space, deterministic=deterministic, seed=seed, against=against
     )
-    return play_episodes(player, _fitting(factory, checkpoint), episodes, seed=seed)
+    most = config.output.eval_max_steps if max_steps is None else max_steps
+    fitting = _fitting(factory, checkpoint)
+    evaluation = play_episodes(player, fitting, episodes, seed=seed, max_steps=most)
+    if evaluation.num_cut:
+        warn_of_cut(evaluation, most)
+    return evaluation
 
 
 def _found(path: str | Path) -> tuple[Path, Checkpoint]:

@@ -77,6 +77,8 @@ class OutputConfig:
     """Evaluate every so many episodes; 0: only at the end."""
     eval_episodes: int = 10
     """Episodes of an evaluation."""
+    eval_max_steps: int = 30_000
+    """Steps after which an episode of an evaluation is left, if it has not ended."""
     eval_against: Literal["auto", "itself", "random"] = "auto"
     """Who plays the others where agents take turns; auto: random ones, from each seat in turn."""
     console: Literal["display", "lines"] = "display"
@@ -95,7 +97,7 @@ class OutputConfig:
     """Measure how much faster this is than one environment, at the start."""
 
     def __post_init__(self) -> None:
-        _check_least(self, eval_episodes=1, log_interval=1)
+        _check_least(self, eval_episodes=1, eval_max_steps=1, log_interval=1)
         _check_least(self, save_every=0, eval_every=0, video_every=0)
 
 

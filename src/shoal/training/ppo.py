@@ -21,7 +21,7 @@ from shoal.training import save
 from shoal.training.checkpoint import Checkpoint
 from shoal.training.config import PPORun
 from shoal.training.envs import find_env, make_envs
-from shoal.training.evaluate import Evaluation, evaluate, film
+from shoal.training.evaluate import Evaluation, evaluate, film, warn_of_cut
 from shoal.training.lineup import agent_of, describe_cast, learner_of, play_of, troupe_of
 from shoal.training.loop import Progress
 from shoal.training.players import Plays, player_of
@@ -48,6 +48,7 @@ class Training:
         films: Path | None = None,
     ) -> None:
         self.config, self.env = config, env
+        self._has_warned = False
         self.envs = make_envs(config.envs, env, films, config.output.video_every)
         try:
             self._assemble(make_network)
@@ -131,7 +132,12 @@ class Training:
         """On an environment of its own."""
         factory = find_env(self.env, self.config.envs.env_kwargs).factories[0]
         player = self.player(self.config.output.eval_against, deterministic)
-        return evaluate(player, factory, num_episodes, seed=self.config.run.seed)
+        most, seed = self.config.output.eval_max_steps, self.config.run.seed
+        found = evaluate(player, factory, num_episodes, seed=seed, max_steps=most)
+        if found.num_cut and not self._has_warned:
+            warn_of_cut(found, most)
+            self._has_warned = True
+        return found
 
     def player(self, against: str, deterministic: bool = True) -> Plays:
         """What plays episodes with this agent; `against` whom, where agents take turns."""
