@@ -41,8 +41,13 @@ class CtrlC:
     comes again and again, as in a loop that waits, counts a few times only.
     """
 
-    def __init__(self, at: int | None = None) -> None:
-        self.at, self.lines = at, 0
+    def __init__(
+        self,
+        at: int | None = None,
+        places: tuple[str, ...] = PLACES,
+        most_times: int = MOST_TIMES,
+    ) -> None:
+        self.at, self.lines, self.places, self.most_times = at, 0, places, most_times
         self.place = ""
         self._times: Counter[tuple[str, int]] = Counter()
         self._is_worker = False
@@ -55,7 +60,7 @@ class CtrlC:
         sys.settrace(None)
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Any:
-        if self._is_worker or not frame.f_code.co_filename.startswith(PLACES):
+        if self._is_worker or not frame.f_code.co_filename.startswith(self.places):
             return None
         if frame.f_code is execute.__code__:
             self._is_worker = True
@@ -71,7 +76,7 @@ class CtrlC:
         if event == "line":
             place = frame.f_code.co_filename, frame.f_lineno
             self._times[place] += 1
-            if self._times[place] > MOST_TIMES:
+            if self._times[place] > self.most_times:
                 return self._line
             self.lines += 1
             if self.lines == self.at:

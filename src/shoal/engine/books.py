@@ -14,7 +14,16 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.engine import generators
 from shoal.engine.actions import ActionWriter, each_action
-from shoal.engine.commands import Command, Episode, PlanReset, Recovery, Reset, SetAttr, Step
+from shoal.engine.commands import (
+    Command,
+    Episode,
+    PlanReset,
+    Recovery,
+    Reset,
+    ResetArgs,
+    SetAttr,
+    Step,
+)
 from shoal.engine.journal import Entry, Journal
 from shoal.engine.plan import PoolPlan
 from shoal.engine.results import Reader
@@ -22,6 +31,7 @@ from shoal.engine.rows import Rows
 from shoal.engine.seat import Flight, Seat
 from shoal.engine.shelves import Shelves
 from shoal.engine.slots import Slots
+from shoal.seeding import Seed
 
 _FEW = 16
 
@@ -167,6 +177,14 @@ class Books:
             return
         self.journal.distrust(env_ids)
         self._astray.update(self.resets_next.intersection(env_ids))
+
+    def resets_of_doubtful(self) -> dict[int, tuple[Seed, dict[str, Any] | None]]:
+        """How to reset those that may have taken a step of which nothing is known."""
+        entries = self.journal.entries
+        planned = {
+            i: one.planned or ResetArgs() for i, one in enumerate(entries) if one.is_doubtful
+        }
+        return {i: (args.seed, args.options) for i, args in planned.items()}
 
     def _record_reset(self, command: Reset, failed: set[int], witness: Witness) -> None:
         done = [env_id for env_id in command.args if env_id not in failed]

@@ -331,6 +331,27 @@ class Pool:
         return self.books.reader.observe(self.books.slots.of(list(ids)), list(ids)), infos
 
     @exclusive
+    def catch_up(self) -> ResetResults:
+        """What all look like now, after a call that was broken off; what went wrong is raised."""
+        self._check_open("catch_up")
+        for seat in self.seats:
+            seat.queued = []
+        self.post.give_up(self.post.waiting())  # some of these may have been in that very step
+        while self.post.num_sent:
+            self.recv(1, None)
+        self.books.catch_up(self.supervisor)
+        self._land_started()
+        if self._troubles:
+            self._forget()
+            self.raise_troubles()
+        self._settle()
+        if doubtful := self.books.resets_of_doubtful():
+            self._start_reset(doubtful)
+            self._finish()
+        slot = self.books.slots.together()
+        return self.books.reader.observe(slot, None), self.books.reader.infos(None)
+
+    @exclusive
     def plan_reset(self, plan: ResetPlan) -> None:
         """What the next automatic reset of these environments uses, once."""
         self._check_idle(list(plan), "set_next_reset")

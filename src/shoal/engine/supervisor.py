@@ -44,6 +44,7 @@ from shoal.engine.plan import PoolPlan
 from shoal.engine.seat import Flight, Seat
 from shoal.errors import (
     ConfigError,
+    ContractError,
     EnvRaised,
     ShoalError,
     WorkerDied,
@@ -112,9 +113,14 @@ class Supervisor:
                 error, place = again, _place(seat, again)
                 flight.incidents.append(self._note(seat, error, place))
                 doomed = self._count(seat, place, error, flight.incidents[-1])
-        last = flight.incidents[-1]
-        _settle(flight, "replayed" if replayed else "restarted", time.perf_counter() - begun)
-        self._reissue(seat, place, error, last)
+        outcome, took_s = "replayed" if replayed else "restarted", time.perf_counter() - begun
+        if self._is_for_the_caller(flight, place):
+            last = flight.incidents[-1]
+            _settle(flight, outcome, took_s)
+            last.outcome = "raised"
+            raise error  # what it returned is lost, and it may do the same again
+        self._reissue(seat)
+        _settle(flight, outcome, took_s)
 
     def _count(self, seat: Seat, place: Place, error: WorkerError, incident: Incident) -> set[int]:
         """Count a lost worker, and give its seat up if it was one too many."""
@@ -136,16 +142,19 @@ class Supervisor:
         seat.news.clear()
         yield from _answer(seat)
 
-    def _reissue(self, seat: Seat, place: Place, error: WorkerError, incident: Incident) -> None:
+    def _is_for_the_caller(self, flight: Flight, place: Place) -> bool:
+        """Whether a worker died in a call that is not made again; after Ctrl-C nobody waits."""
+        if not isinstance(flight.command, Call) or place.phase != "call" or not flight.incidents:
+            return False
+        is_final = flight.was_retried or self.plan.policy.on_failure != "replay"
+        flight.was_retried = True
+        return is_final
+
+    def _reissue(self, seat: Seat) -> None:
         """Put the command that was interrupted once more."""
         flight = seat.flight
         assert flight is not None
         command = flight.command
-        if isinstance(command, Call) and place.phase == "call":
-            if flight.was_retried or self.plan.policy.on_failure != "replay":
-                incident.outcome = "raised"
-                raise error  # what it returned is lost, and it may do the same again
-            flight.was_retried = True
         flight.command = self._again(command)
         if isinstance(command, Step) and not command.everyone:
             self.books.ask(seat, flight.sent, command.slot)
@@ -168,7 +177,8 @@ class Supervisor:
         failures = [failure for failure in reply.failures if self._is_mendable(failure)]
         if not failures:
             return None
-        reply.failures = [failure for failure in reply.failures if failure not in failures]
+        assert seat.flight is not None
+        seat.flight.mending = sorted({i for one in failures for i in one.env_ids})
         return self._mend(seat, failures)
 
     def _is_mendable(self, failure: Failure) -> bool:
@@ -182,8 +192,7 @@ class Supervisor:
     def _mend(self, seat: Seat, failures: Sequence[Failure]) -> Recovering[None]:
         flight = seat.flight
         assert flight is not None
-        flight.mending = sorted({i for one in failures for i in one.env_ids})
-        flight.failed.update(flight.mending)  # should they be given up; others have done theirs
+        _take_up(flight)
         for failure in failures:
             error = self._as_error(seat, failure)
             place = Place(failure.env_ids[0], failure.phase, failure.length)
@@ -193,13 +202,13 @@ class Supervisor:
 
     def mend_again(self, seat: Seat, flight: Flight) -> Recovering[None]:
         """Go on after Ctrl-C has broken off a mending."""
+        _take_up(flight)
         try:
             if seat.worker.break_off():
-                with contextlib.suppress(EnvRaised):
+                with contextlib.suppress(EnvRaised, ContractError, ConfigError):
                     yield from _answer(seat)  # to whatever it was told last
         except WorkerError as gone:
-            flight.start_over()
-            yield from self.recover(seat, gone)
+            yield from self._recover_instead(seat, flight, gone)
             return
         yield from self._rebuild(seat, flight, seat.worker.at())
 
@@ -222,12 +231,17 @@ class Supervisor:
                 )
                 self._charge(seat, place, again, incident)
             except WorkerError as gone:
-                flight.start_over()  # its mates will take this step again
-                yield from self.recover(seat, gone)
+                yield from self._recover_instead(seat, flight, gone)
                 return
-        _settle(flight, "restarted", time.perf_counter() - begun)
-        flight.failed.difference_update(env_ids)
         self._reissue_for(seat, env_ids)
+        flight.failed.difference_update(env_ids)
+        _settle(flight, "restarted", time.perf_counter() - begun)
+
+    def _recover_instead(self, seat: Seat, flight: Flight, gone: WorkerError) -> Recovering[None]:
+        """Its worker has died of a mending: its mates will take this step again."""
+        flight.start_over()
+        flight.cause = gone
+        yield from self.recover(seat, gone)
 
     def _reissue_for(self, seat: Seat, env_ids: Sequence[int]) -> None:
         """Put the command once more, for these environments only."""
@@ -445,13 +459,30 @@ class Supervisor:
 
 
 def _settle(flight: Flight, outcome: str, took_s: float) -> None:
-    """Everything is back: write down how, and tell it once."""
+    """Everything is back: write down how, and tell it once.
+
+    Ctrl-C may come after it, and before what was recovered goes on: then there is nothing to tell.
+    """
     incidents, flight.incidents = flight.incidents, []
+    if not incidents:
+        return
     for incident in incidents:
         incident.outcome, incident.took_s = outcome, took_s
     others = f" (and {len(incidents) - 1} more)" if len(incidents) > 1 else ""
     cause = incidents[0].cause.splitlines()[0].rstrip(".")
     log.warning("%s%s. %s within %.2f s.", cause, others, outcome.capitalize(), took_s)
+
+
+def _take_up(flight: Flight) -> None:
+    """Failures that are being mended are none, unless they are given up; others have done theirs.
+
+    Safe to do again where Ctrl-C breaks it off.
+    """
+    mended = set(flight.mending)
+    flight.failed.update(mended)
+    for reply in flight.replies:
+        left = [one for one in reply.failures if not mended.issuperset(one.env_ids)]
+        reply.failures = left
 
 
 def _is_nobodys(place: Place) -> bool:

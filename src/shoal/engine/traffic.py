@@ -102,8 +102,9 @@ class Traffic:
             seat.call_back()
             flight.trouble, flight.landed = trouble, True
             return True
-        if reply is not None and not any(reply is known for known in flight.replies):
-            flight.replies.append(reply)
+        if reply is not None:
+            if not any(reply is known for known in flight.replies):  # Ctrl-C may have come since
+                flight.replies.append(reply)
             if reply.failures:
                 flight.recovery = self._supervisor.mend(seat, reply)
         flight.landed = flight.recovery is None

@@ -78,7 +78,8 @@ class Collector(Generic[Made]):
         self.step = 0
         """Environment steps so far."""
         self._stepping_s = 0.0
-        self._has_begun = False
+        self._has_begun, self._is_whole = False, True
+        """Whether environments were reset; whether all that they did since is in some rollout."""
 
     def _make_pages(self) -> None:
         """Have workers write rollouts where they are read, if there is room and it pays."""
@@ -101,6 +102,23 @@ class Collector(Generic[Made]):
             self._play.see(group, [leaf[group.rows] for leaf in leaves], told)
         self._has_begun = True
 
+    def _get_ready(self) -> None:
+        """Begin, or go on after Ctrl-C from where environments are now.
+
+        What they did since the rollout that it broke off belongs to none; of the episodes that run
+        returns and lengths are not known any more, and what policies remember may be of others.
+        """
+        if not self._has_begun:
+            self._begin()
+        elif not self._is_whole:
+            self._stepper.forget()
+            observations, infos = self.envs.catch_up()
+            self.episodes.doubt()
+            for part in self._play.parts.values():
+                part.forget()
+            self._see(self._layout.take_apart(observations), infos)
+            self._is_whole = True
+
     def __iter__(self) -> Iterator[Made]:
         while not self.is_over:
             yield self.collect()
@@ -117,10 +135,8 @@ class Collector(Generic[Made]):
 
     def collect(self) -> Made:
         """The next rollout."""
-        if not self._has_begun:
-            self._begin()
-        for number, moment in self._stepper.settle().items():
-            self._play.skip(self._groups[number], moment)
+        self._get_ready()
+        self._is_whole = False
         begun, progress = time.perf_counter(), self.progress
         self._stepping_s = 0.0
         self._play.begin(self._horizon, self._groups, self._stepper.pages())
@@ -131,6 +147,7 @@ class Collector(Generic[Made]):
                 self._take(t, group)
                 if t + 1 < self._horizon:
                     self._decide(t + 1, group)
+        self._is_whole = True
         self.step += self._horizon * self.envs.num_envs
         facts = self._facts(time.perf_counter() - begun)
         return self._play.finished(self._groups, Stamp(self.step, progress, facts))
@@ -164,8 +181,7 @@ class Collector(Generic[Made]):
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Where it and its environments stand: arrays, and what JSON can hold."""
-        if not self._has_begun:
-            self._begin()
+        self._get_ready()
         arrays, envs = standing.pack(self.envs.mementos())
         masks = self._play.masks()
         if masks is not None:

@@ -32,6 +32,8 @@ class Episodes:
         self._lengths = np.zeros(num_envs, dtype=np.int64)
         self._numbers = np.arange(num_envs)
         """When each running episode began, among all."""
+        self._is_doubtful = np.zeros(num_envs, np.bool_)
+        """Of which running episodes return and length are not known."""
         self._num_begun = num_envs
         self._latest: deque[tuple[float, int]] = deque(maxlen=LATEST)
 
@@ -66,12 +68,16 @@ class Episodes:
             is_lost = lost is not None and bool(lost[place])
             self._end(int(ids[place]), is_lost)
 
+    def doubt(self) -> None:
+        """Steps are missing here: the episodes that run now count for nothing, except as begun."""
+        self._is_doubtful[:] = True
+
     def _end(self, env_id: int, is_lost: bool) -> None:
         counts = self.limit is None or self._numbers[env_id] < self.limit
-        if counts and not is_lost:
+        if counts and not is_lost and not self._is_doubtful[env_id]:
             self._latest.append((float(self._returns[env_id]), int(self._lengths[env_id])))
             self._latest_by_agent.append(self._by_agent[env_id].tolist())
-        self._returns[env_id] = 0.0
+        self._returns[env_id], self._is_doubtful[env_id] = 0.0, False
         self._by_agent[env_id] = 0.0
         self._lengths[env_id] = 0
         self._numbers[env_id] = self._num_begun
@@ -103,6 +109,7 @@ class Episodes:
             "lengths": self._lengths.tolist(),
             "numbers": self._numbers.tolist(),
             "num_begun": self._num_begun,
+            "doubtful": np.flatnonzero(self._is_doubtful).tolist(),
             "latest": [list(one) for one in self._latest],
             "by_agent": self._by_agent.tolist(),
             "latest_by_agent": list(self._latest_by_agent),
@@ -114,6 +121,7 @@ class Episodes:
         self._lengths[:] = state["lengths"]
         self._numbers[:] = state["numbers"]
         self._num_begun = state["num_begun"]
+        self._is_doubtful[state.get("doubtful", [])] = True
         self._latest.clear()
         self._latest.extend((one[0], one[1]) for one in state["latest"])
         self._latest_by_agent.clear()

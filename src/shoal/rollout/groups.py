@@ -63,8 +63,8 @@ class Stepper(Protocol):
     def finish(self, group: int) -> Moment:
         """Wait until they have."""
 
-    def settle(self) -> dict[int, Moment]:
-        """What steps that nobody has finished came to, by group: somebody was interrupted."""
+    def forget(self) -> None:
+        """Drop what has come of steps that nobody will finish: somebody was interrupted."""
 
 
 class Together:
@@ -91,8 +91,8 @@ class Together:
         leaves = self._layout.take_apart(results[0])
         return Moment(leaves, *results[1:])
 
-    def settle(self) -> dict[int, Moment]:
-        return {}
+    def forget(self) -> None:
+        pass
 
 
 class InTurns:
@@ -116,15 +116,9 @@ class InTurns:
             self._deliver(self._envs.recv(1))
         return inbox.emptied()
 
-    def settle(self) -> dict[int, Moment]:
-        while self._envs.num_sent:
-            self._deliver(self._envs.recv(1))
-        found = {}
-        for group, inbox in enumerate(self._inboxes):
-            if not inbox.num_missing:
-                found[group] = inbox.emptied()
+    def forget(self) -> None:
+        for inbox in self._inboxes:
             inbox.empty()
-        return found
 
     def _deliver(self, batch: Batch) -> None:
         leaves = self._layout.take_apart(batch.observations)

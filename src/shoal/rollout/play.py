@@ -83,6 +83,10 @@ class Part:
         state = None if self.state is None else self.state[seats]
         return self.actor.value(tuple(leaves), state)
 
+    def forget(self) -> None:
+        """Nothing is remembered of anybody: every next decision is a first one."""
+        self.end(slice(None), np.ones(len(self.starts), np.bool_))
+
     def end(self, seats: Rows, ended: Array) -> None:
         """Where an episode has `ended` the next decision is a first one: nothing is remembered."""
         self.starts[seats] = ended
@@ -106,16 +110,13 @@ class Play(Protocol[Made]):
         """A new rollout, of so many steps; where it is in place, on these pages."""
 
     def see(self, group: Group, leaves: list[Array], infos: Mapping[str, Any]) -> None:
-        """What the environments of a group show, after a reset."""
+        """What the environments of a group show, after a reset or when somebody was interrupted."""
 
     def decide(self, t: int, group: Group) -> Any:
         """What is done about it: actions for these environments."""
 
     def take(self, t: int, group: Group, moment: Moment) -> Array | None:
         """What came of it; rewards by agent `[num_envs, agents]`, where there are several."""
-
-    def skip(self, group: Group, moment: Moment) -> None:
-        """The same of a step that belongs to no rollout, because somebody was interrupted."""
 
     def finished(self, groups: Sequence[Group], stamp: Stamp) -> Made:
         """The rollout."""
@@ -170,11 +171,8 @@ class Alone:
             leaves = [np.stack(leaf) for leaf in zip(*finals, strict=True)]
             ids = group.ids[truncated]
             draft.final_values[t, ids] = self._part.value(leaves, ids)
-        self.skip(group, moment)
-
-    def skip(self, group: Group, moment: Moment) -> None:
-        self._part.end(group.rows, moment.terminations | moment.truncations)
-        self.see(group, moment.observations, moment.infos)
+        self._part.end(rows, terminations | truncations)
+        self.see(group, moment.observations, infos)
 
     def finished(self, groups: Sequence[Group], stamp: Stamp) -> Rollout:
         last_values = np.empty(self._num_envs, np.float32)

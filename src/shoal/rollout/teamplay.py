@@ -112,15 +112,6 @@ class TeamPlay:
         rows = np.arange(len(part.starts))[_rows_of(group, len(share))][places]
         part.draft.final_values[t, rows] = part.value([leaf[places] for leaf in seen], rows)
 
-    def skip(self, group: Group, moment: Moment) -> None:
-        told = self._layout.assemble(moment.observations)
-        before = self._alive[group.rows].copy()
-        _, flags = at_ends(told, moment.infos, before)
-        ended = np.logical_or(*self._ended(moment, flags, before)) | ~before
-        for name, share in self._shares.items():
-            self.parts[name].end(_rows_of(group, len(share)), share.column(ended))
-        self.see(group, moment.observations, moment.infos)
-
     def finished(self, groups: Sequence[Group], stamp: Stamp) -> Rollouts:
         made = {}
         for name, part in self.parts.items():

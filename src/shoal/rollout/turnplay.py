@@ -152,7 +152,7 @@ class TurnPlay:
                 actions[k][places] = done
 
     def take(self, t: int, group: Group, moment: Moment) -> Array:
-        self.skip(group, moment)
+        self._go_on(group, moment)
         self._tell(t + 1, group)
         self._tidings.begins[t + 1, group.rows] = moment.terminations | moment.truncations
         told = self._now[group.number]
@@ -168,7 +168,8 @@ class TurnPlay:
         gains[np.arange(len(gains)), told["agent"]] = told["reward"]
         return gains
 
-    def skip(self, group: Group, moment: Moment) -> None:
+    def _go_on(self, group: Group, moment: Moment) -> None:
+        """See what came of a step; of agents for whom it was the last one nothing is remembered."""
         self.see(group, moment.observations, moment.infos)
         told, count = self._now[group.number], len(self._cast)
         is_over = moment.terminations | moment.truncations

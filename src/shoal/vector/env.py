@@ -210,6 +210,16 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
             raise ContractError(f"branch: env {origin} cannot branch into itself.")
         self._pool.branch(origin, targets)
 
+    def catch_up(self) -> tuple[Any, dict[str, Any]]:
+        """What all environments look like now, after a call that Ctrl-C has broken off.
+
+        Steps that were begun are waited for; what was sent is received, or not begun at all. Where
+        it is not known what an environment has done (one that lives in this process may have been
+        in the middle of a step), it is reset. Infos are those that are numbers or arrays; others
+        may be missing.
+        """
+        return self._pool.catch_up()
+
     def mementos(self) -> list[Memento]:
         """Where every environment stands, for others that `go_on` from there, maybe another day."""
         return self._pool.mementos()
