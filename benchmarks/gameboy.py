@@ -6,26 +6,35 @@ python -m benchmarks.gameboy many       hundreds at once: start, memory of each,
 python -m benchmarks.gameboy soak       whether memory grows while many are stepped for long
 python -m benchmarks.gameboy players    returns and lengths of episodes by chance and by script
 
-`make bench-gameboy` compares backends and rivals.
+Figures are printed and kept in benchmarks/results/gameboy. `make bench-gameboy` compares backends
+and rivals.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
 import shoal
+from benchmarks.plan import RESULTS
+from benchmarks.run import without_folder
 from benchmarks.stages import least, sampled
 from shoal.envs.gameboy import ACTIONS, GameBoyEnv
+from shoal.envs.gameboy.env import RAM_MAP, ROM
 from shoal.envs.gameboy.players import RandomPlayer, Score, ScriptedPlayer, play
-from shoal.measure import processes
+from shoal.measure import Record, processes
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "`ram`, 4 frames": {},
@@ -38,9 +47,14 @@ ENV = "shoal.envs.gameboy:GameBoyEnv"
 BACKENDS = ("serial", "thread", "process", "hybrid")
 LINE_S = 60.0
 """From one line of a long run to the next."""
+LARGE_ROM_BYTES, CONTROLLER, SIZE_CODE = 4 * 2**20, 0x19, 7
+"""What a header says of a cartridge with so much: MBC5, 256 banks."""
+
+Figures = list[dict[str, Any]]
+"""What is printed, for programs: lines of one kind have the same keys."""
 
 
-def speed(seconds: float) -> Iterator[str]:
+def speed(figures: Figures, seconds: float) -> Iterator[str]:
     """A table of steps a second, by the wall clock and by the processor's."""
     yield "| observation, a step | steps/s | frames/s | steps per second of processor time |"
     yield "|---|--:|--:|--:|"
@@ -49,16 +63,29 @@ def speed(seconds: float) -> Iterator[str]:
         frames = env.config.frames_per_step
         rate, busy_rate = _rate(_stepper(env), seconds)
         env.close()
+        figures.append(
+            {"env": kwargs, "steps_per_s": rate, "steps_per_processor_s": busy_rate},
+        )
         yield f"| {name} | {rate:,.0f} | {rate * frames:,.0f} | {busy_rate:,.0f} |"
     env = GameBoyEnv()
     rate, _ = _rate(env.reset, seconds / 4)
     state = env.save_state()
     loads, _ = _rate(lambda: env.reset(options={"state": state}), seconds / 4)
+    figures.append({"reset_s": 1 / rate, "reset_to_state_s": 1 / loads})
     yield ""
     yield f"A reset: {1e3 / rate:.2f} ms; from a saved state: {1e3 / loads:.1f} ms."
-    yield "Memory: {:.0f} MB for a process with one, {:.1f} MB for each further one.".format(
-        *_memory_mb()
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        large = Path(folder) / "large.gb"
+        large.write_bytes(_large_rom())
+        for rom in (ROM, large):
+            with get_context("spawn").Pool(1) as fresh:
+                first_mb, further_mb = fresh.apply(_memory_mb, (rom,))
+            size = rom.stat().st_size
+            figures.append({"rom_bytes": size, "first_mb": first_mb, "further_mb": further_mb})
+            yield (
+                f"Memory, a cartridge of {size // 1024:,} KB: {first_mb:.0f} MB for the first of a "
+                f"process, PyBoy with it, and {further_mb:.1f} MB for each further one."
+            )
 
 
 def _stepper(env: GameBoyEnv) -> Callable[[], object]:
@@ -83,18 +110,25 @@ def _rate(work: Callable[[], object], seconds: float) -> tuple[float, float]:
     return count / (time.perf_counter() - begun), count / (time.process_time() - busy)
 
 
-def _memory_mb() -> tuple[float, float]:
-    process = psutil.Process()
-    kept = [GameBoyEnv()]
-    kept[0].reset(seed=0)
-    before = process.memory_info().rss
-    for _ in range(INSTANCES):
-        kept.append(GameBoyEnv())
+def _memory_mb(rom: Path) -> tuple[float, float]:
+    process, kept = psutil.Process(), []
+    sizes = [process.memory_info().rss / 2**20]
+    for _ in range(1 + INSTANCES):
+        kept.append(GameBoyEnv(rom, RAM_MAP))
         kept[-1].reset(seed=0)
-    return before / 2**20, (process.memory_info().rss - before) / INSTANCES / 2**20
+        sizes.append(process.memory_info().rss / 2**20)
+    return sizes[1] - sizes[0], (sizes[-1] - sizes[1]) / INSTANCES
 
 
-def backends(rounds: int) -> Iterator[str]:
+def _large_rom() -> bytes:
+    """Tidekeep on as large a cartridge as there are."""
+    rom = bytearray(ROM.read_bytes()).ljust(LARGE_ROM_BYTES, b"\0")
+    rom[0x147], rom[0x148] = CONTROLLER, SIZE_CODE
+    rom[0x14D] = -sum(byte + 1 for byte in rom[0x134:0x14D]) & 0xFF
+    return bytes(rom)
+
+
+def backends(figures: Figures, rounds: int) -> Iterator[str]:
     """A table of times, the same steps everywhere in turn: others at work hardly disturb it."""
     yield f"| frames a step | environments | {' | '.join(BACKENDS)} |"
     yield "|--:|--:|" + "--:|" * len(BACKENDS)
@@ -110,6 +144,13 @@ def backends(rounds: int) -> Iterator[str]:
                     for one in BACKENDS
                 ]
                 times = least(pools, sampled(pools[0], 40), rounds)
+            figures.append(
+                {
+                    "frames_per_step": frames,
+                    "num_envs": num_envs,
+                    "step_s": {name: one / 1e6 for name, one in zip(BACKENDS, times, strict=True)},
+                }
+            )
             told = " | ".join(f"{one / 1e3:.2f} ms" for one in times)
             yield f"| {frames} | {num_envs} | {told} |"
 
@@ -117,7 +158,7 @@ def backends(rounds: int) -> Iterator[str]:
 # --- many, and for long ---------------------------------------------------------------------------
 
 
-def many(num_envs: int, backend: str, seconds: float) -> Iterator[str]:
+def many(figures: Figures, num_envs: int, backend: str, seconds: float) -> Iterator[str]:
     """What so many cost at once."""
     before, begun = _total_mb(), time.perf_counter()
     with shoal.make(ENV, num_envs, backend=backend) as envs:
@@ -126,11 +167,21 @@ def many(num_envs: int, backend: str, seconds: float) -> Iterator[str]:
         rate, _ = _rate(_all_stepper(envs), seconds)
         workers = envs.stats()["num_workers"]
         each_mb = (_total_mb() - before) / num_envs
+    figures.append(
+        {
+            "num_envs": num_envs,
+            "backend": backend,
+            "num_workers": workers,
+            "start_s": start_s,
+            "mb_each": each_mb,
+            "steps_per_s": rate * num_envs,
+        }
+    )
     yield f"{num_envs} Game Boys on {backend}, {workers} workers: ready after {start_s:.1f} s,"
     yield f"{each_mb:.2f} MB each, {rate * num_envs:,.0f} steps/s of all together."
 
 
-def soak(num_envs: int, backend: str, minutes: float) -> Iterator[str]:
+def soak(figures: Figures, num_envs: int, backend: str, minutes: float) -> Iterator[str]:
     """Memory of all processes, and descriptors of this one, line by line.
 
     Only what is a process's own counts: the rest depends on who else uses the same libraries.
@@ -149,6 +200,15 @@ def soak(num_envs: int, backend: str, minutes: float) -> Iterator[str]:
             sizes.append(_own_mb())
             passed, told = (time.monotonic() - begun) / 60, envs.stats()["restarts"]
             descriptors = processes.num_descriptors()
+            figures.append(
+                {
+                    "minutes": passed,
+                    "steps": steps,
+                    "mb": sizes[-1],
+                    "descriptors": descriptors,
+                    "restarts": told,
+                }
+            )
             yield f"| {passed:.1f} | {steps:,} | {sizes[-1]:.1f} | {descriptors} | {told} |"
     yield ""
     yield f"{sizes[-1] - sizes[0]:+.1f} MB from the first line to the last, {num_envs} Game Boys."
@@ -176,9 +236,9 @@ def _pids() -> list[int]:
 # --- players --------------------------------------------------------------------------------------
 
 
-def players(episodes: int) -> Iterator[str]:
+def players(figures: Figures, episodes: int, episode_length: int) -> Iterator[str]:
     """A table of how each player does."""
-    env = GameBoyEnv()
+    env = GameBoyEnv(episode_length=episode_length)
     yield "| player | return | steps | won |"
     yield "|---|--:|--:|--:|"
     for name, player in (
@@ -186,7 +246,14 @@ def players(episodes: int) -> Iterator[str]:
         ("scripted, the shortest way", ScriptedPlayer()),
         ("scripted, with the rupees on its way", ScriptedPlayer(rupees=True)),
     ):
-        yield _row(name, play(env, player, range(episodes)))
+        scores = play(env, player, range(episodes))
+        figures.append({"player": name, "episode_length": episode_length, **_means(scores)})
+        yield _row(name, scores)
+
+
+def _means(scores: list[Score]) -> dict[str, Any]:
+    means = np.array(scores, float).mean(axis=0).tolist()
+    return {"episodes": len(scores), **dict(zip(Score._fields, means, strict=True))}
 
 
 def _row(name: str, scores: list[Score]) -> str:
@@ -198,18 +265,48 @@ def _row(name: str, scores: list[Score]) -> str:
     )
 
 
+# --- the command ----------------------------------------------------------------------------------
+
+
+def keep(record: Record, name: str, figures: Figures, folder: Path) -> Path:
+    """Write figures with the machine and the command that they are of."""
+    content = json.loads(record.to_json())
+    del content["outcomes"]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{record.stem}.json"
+    path.write_text(json.dumps(content | {"figures": rounded(figures)}, indent=1) + "\n")
+    return path
+
+
+def rounded(value: Any) -> Any:
+    """Five digits: more are noise."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list) else value
+
+
 def main() -> None:
-    """Print what was asked for."""
+    """Print what was asked for, and keep it."""
     given = parse()
+    command = ["python", "-m", "benchmarks.gameboy", *without_folder(sys.argv[1:])]
+    record, figures = Record.begin(command), Figures()
     tables: dict[str, Callable[[], Iterator[str]]] = {
-        "speed": lambda: speed(given.seconds),
-        "backends": lambda: backends(given.rounds),
-        "many": lambda: many(given.num_envs or 400, given.backend, given.seconds),
-        "soak": lambda: soak(given.num_envs or 16, given.backend, given.minutes),
-        "players": lambda: players(given.episodes),
+        "speed": lambda: speed(figures, given.seconds),
+        "backends": lambda: backends(figures, given.rounds),
+        "many": lambda: many(figures, given.num_envs or 400, given.backend, given.seconds),
+        "soak": lambda: soak(figures, given.num_envs or 16, given.backend, given.minutes),
+        "players": lambda: players(figures, given.episodes, given.episode_length),
     }
     for line in tables[given.what]():
         print(line, flush=True)
+    names = {
+        "many": f"many-{given.backend}",
+        "soak": f"soak-{given.backend}",
+        "players": f"players-{given.episode_length}",
+    }
+    print(f"\n{keep(record, names.get(given.what, given.what), figures, given.out)}")
 
 
 def parse() -> argparse.Namespace:
@@ -224,6 +321,8 @@ def parse() -> argparse.Namespace:
     add("--num-envs", type=int, help="of many (default 400) and of a soak (default 16)")
     add("--backend", default="process", help="of both (default process)")
     add("--episodes", type=int, default=200, help="of each player (default 200)")
+    add("--episode-length", type=int, default=500, help="of players, steps (default 500)")
+    add("--out", type=Path, default=RESULTS / "gameboy", help="folder for the figures")
     return parser.parse_args()
 
 

@@ -1,20 +1,26 @@
 """What `make train` learns, seed by seed, beside chance: `python -m benchmarks.gameboy_learning`.
 
 Each row is a training by `configs/gameboy.yaml`, and 100 episodes of its final policy (without
-chance, in an environment of its own): how often it took the key, opened the gate and won.
+chance, in an environment of its own): how often it took the key, opened the gate and won. Figures
+are kept in benchmarks/results/gameboy.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.plan import ROOT
+from benchmarks.gameboy import Figures, keep
+from benchmarks.plan import RESULTS, ROOT
+from benchmarks.run import without_folder
 from shoal.envs.gameboy import GameBoyEnv
 from shoal.envs.gameboy.players import RandomPlayer
+from shoal.measure import Record
 from shoal.seeding import evaluation_seed
 from shoal.training.config import PPORun
 from shoal.training.loop import Progress, learn
@@ -78,13 +84,17 @@ def _play(env: GameBoyEnv, act: Act, seed: int) -> tuple[set[str], float, int]:
             return events, total, length
 
 
-def table(num_envs: int, seeds: int, steps: int) -> Iterator[str]:
+def table(figures: Figures, num_envs: int, seeds: int, steps: int) -> Iterator[str]:
+    def line(name: str, seed: int, score: Score) -> str:
+        figures.append({"player": name, "seed": seed, **score._asdict()})
+        return _line(name, seed, score)
+
     yield "| player | seed | took the key | opened the gate | won | return | steps |"
     yield "|---|--:|--:|--:|--:|--:|--:|"
-    yield _line("by chance", 0, by_chance(0))
+    yield line("by chance", 0, by_chance(0))
     for seed in range(seeds):
         name = f"{num_envs} environment{'s' * (num_envs > 1)}, {steps:,} steps"
-        yield _line(name, seed, trained(num_envs, seed, total_steps=steps))
+        yield line(name, seed, trained(num_envs, seed, total_steps=steps))
 
 
 def _line(name: str, seed: int, score: Score) -> str:
@@ -97,9 +107,13 @@ def main() -> None:
     parser.add_argument("--num-envs", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--out", type=Path, default=RESULTS / "gameboy")
     given = parser.parse_args()
-    for line in table(given.num_envs, given.seeds, given.steps):
+    command = ["python", "-m", "benchmarks.gameboy_learning", *without_folder(sys.argv[1:])]
+    record, figures = Record.begin(command), Figures()
+    for line in table(figures, given.num_envs, given.seeds, given.steps):
         print(line, flush=True)
+    print(f"\n{keep(record, f'learning-{given.num_envs}-envs', figures, given.out)}")
 
 
 if __name__ == "__main__":
