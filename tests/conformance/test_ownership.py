@@ -57,6 +57,19 @@ def test_without_copy_views_stay_valid_for_one_further_step(make: Make) -> None:
         last, kept = results[0], snapshot(results[0])
 
 
+def test_without_copy_resizing_changes_no_view(make: Make) -> None:
+    envs = make([functools.partial(CountingWorld, tag) for tag in range(2 * NUM_ENVS)], copy=False)
+    envs.resize(NUM_ENVS)
+    envs.reset(seed=0)
+    actions = np.ones(NUM_ENVS, dtype=np.int64)
+    views = [envs.step(actions)[0] for _ in range(3)][1:]
+    kept = snapshot(views[0][:-1]), snapshot(views[1])
+    envs.send(actions[-1:], [NUM_ENVS - 1])
+    envs.recv(1)
+    envs.resize(NUM_ENVS + 1)
+    assert_same((views[0][:-1], views[1]), kept)
+
+
 def test_without_copy_the_batches_are_the_same(make: Make, mode: str) -> None:
     with_views = make(worlds(obs="dict", infos="numeric"), autoreset=mode, copy=False)
     with_copies = make(worlds(obs="dict", infos="numeric"), autoreset=mode)

@@ -224,3 +224,34 @@ def test_a_worker_whose_number_finds_no_room_is_refused() -> None:
         build = Build(envs._pool.plan.assign(256, ()))
         with pytest.raises(ConfigError, match="257 workers are more than this pool has room for"):
             envs._pool.backend.launch([build], lambda worker: None)
+
+
+class Interrupted(CountingWorld):
+    """Episodes of two steps for the first one; Ctrl-C in the third step of the second one."""
+
+    def __init__(self, tag: int) -> None:
+        super().__init__(tag, history=False)
+        self.min_steps = self.max_steps = 2 if tag == 0 else 9
+        self.is_calm = False
+
+    def step(self, action: Any) -> Any:
+        results = super().step(action)
+        if self.tag == 1 and self._record.step == 3 and not self.is_calm:
+            self.is_calm = True
+            raise KeyboardInterrupt
+        return results
+
+
+def test_a_reset_that_ctrl_c_has_hidden_is_not_trusted_after_resizing() -> None:
+    factories = [functools.partial(Interrupted, tag) for tag in range(3)]
+    with shoal.make(factories, backend="serial") as envs:
+        envs.reset(seed=0)
+        for step in range(2):
+            terminations, truncations = envs.step(actions(step, 3))[2:4]
+        assert (terminations | truncations).tolist() == [True, False, False]
+        with pytest.raises(KeyboardInterrupt):
+            envs.step(actions(2, 3))  # which has reset the first one
+        envs.resize(num_envs=2)
+        envs.step(actions(3, 2))
+        assert envs.call("record")[0].step == 1
+        assert envs.mementos()[0].episode is None  # and not one without any step

@@ -58,6 +58,43 @@ def test_a_difference_is_named_with_env_key_expected_and_got(
         assert text in str(caught.value)
 
 
+class Odd(spaces.Space[Any]):
+    """Like Gymnasium's own base class it does not say when two are equal."""
+
+    def __init__(self, **about: Any) -> None:
+        super().__init__(None, None)
+        self.about = about
+
+
+def odd() -> Odd:
+    return Odd(limits=np.arange(3), inner=Odd(), names=["a", "b"], kind=print)
+
+
+def test_spaces_that_do_not_say_when_they_are_equal_are_compared_by_what_is_in_them() -> None:
+    first, other = odd(), odd()
+    first.seed(1)
+    compare("observation", first, other, 1, operator.eq)
+    compare("observation", nested(y=odd()), nested(y=odd()), 1, operator.eq)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Odd(),
+        Odd(limits=np.arange(4), inner=Odd(), names=["a", "b"], kind=print),
+        Odd(limits=np.arange(3), inner=Odd(depth=1), names=["a", "b"], kind=print),
+        Odd(limits=np.arange(3), inner=Odd(), names=["a", "c"], kind=print),
+        Odd(limits=np.arange(3), inner=Odd(), names=["a", "b"], kind=repr),
+        type("Other", (Odd,), {})(),
+    ],
+)
+def test_spaces_that_do_not_say_so_differ_where_anything_in_them_does(other: Odd) -> None:
+    with pytest.raises(ConfigError, match="env 1 differs"):
+        compare("observation", odd(), other, 1, operator.eq)
+    with pytest.raises(ConfigError, match=r"at \['pair'\]\[1\]\['y'\]"):
+        compare("observation", nested(x=odd(), y=odd()), nested(x=odd(), y=other), 1, operator.eq)
+
+
 def test_what_counts_as_equal_is_for_the_caller_to_say() -> None:
     wide = spaces.Box(-9, 9, (2,), np.float32)
     compare("observation", BOX, wide, 1, lambda a, b: a.shape == b.shape)

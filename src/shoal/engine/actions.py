@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
+from shoal.engine.keep import kept
 from shoal.engine.rows import Rows
 from shoal.errors import ContractError, shown
 from shoal.layout import Array, Layout, Leaf, casts_without_loss
@@ -95,7 +96,7 @@ class ActionWriter:
     def write(
         self, env_ids: Sequence[int] | None, actions: Any, ignored: Set[int]
     ) -> dict[int, Any] | None:
-        """Write one action per environment; what has no row is returned, by env id.
+        """Write one action per environment; what has no row is returned, copied, by env id.
 
         `ignored` are environments whose action does not count because their next step resets.
         Where not strict, actions of another dtype or shape than their space's are handed to the
@@ -106,7 +107,7 @@ class ActionWriter:
         layout = self._layout
         count = self._num_envs if env_ids is None else len(env_ids)
         if not self._strict and not self._fits(actions, count):
-            each = map(Loose, iterate(batch_space(layout.space, count), actions))
+            each = [Loose(kept(one)) for one in iterate(batch_space(layout.space, count), actions)]
             return dict(zip(range(count) if env_ids is None else env_ids, each, strict=True))
         parts = layout.take_apart(actions, "actions")
         arrays = [p for leaf, p in zip(layout.leaves, parts, strict=True) if leaf.is_array]
@@ -124,7 +125,7 @@ class ActionWriter:
             if not leaf.is_array
         ]
         ids = range(count) if env_ids is None else env_ids
-        return dict(zip(ids, zip(*objects, strict=True), strict=True))
+        return {i: kept(parts) for i, parts in zip(ids, zip(*objects, strict=True), strict=True)}
 
     def write_plain(self, actions: Any, env_ids: Sequence[int] | None = None) -> bool:
         """Write the usual: one array of just the right kind. Whether that is what it was."""

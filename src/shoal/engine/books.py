@@ -68,15 +68,18 @@ class Books:
         """Of whom it is not known whether the step that resets them was taken."""
 
     def resized(self, plan: PoolPlan, rows: Rows) -> Books:
-        """The same books for another number of environments."""
-        self.slots.together()
+        """The same books for another number of environments.
+
+        The rows that there were are left as they are: the caller may hold views of them.
+        """
         books = Books(plan, rows)
         count = min(self.num_envs, plan.num_envs)
         rows.take_over(self.rows, count)
         books.reader.take_over(self.reader, count)
-        books.slots.common = self.slots.common
+        books.slots.take_over(self.slots, count)
         books.journal.take_over(self.journal, count)
         books.resets_next = {env_id for env_id in self.resets_next if env_id < count}
+        books._astray = {env_id for env_id in self._astray if env_id < count}
         return books
 
     def go_on(

@@ -25,6 +25,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from shoal.engine import generators
 from shoal.engine.commands import Called, Episode, Recovery, ResetArgs
 from shoal.engine.infos import InfoWriter
+from shoal.engine.keep import kept
 from shoal.engine.retrace import difference, number, retrace, takes_options
 from shoal.engine.rows import Rows
 from shoal.errors import ConfigError, ContractError
@@ -192,7 +193,7 @@ class Cell:
         self.over = True  # whatever fails from here on: this episode is not stepped again
         if self._mode is AutoresetMode.SAME_STEP:
             self._keep_final(observation)
-            self._put_info(self._id, {"final_info": info})
+            self._put_info(self._id, {"final_info": kept(info)})
             self._begin(slot, None)
         else:
             self._report(slot, observation, info)
@@ -200,10 +201,10 @@ class Cell:
         return gain
 
     def _keep_final(self, observation: Any) -> None:
-        """Before the reset: the environment may hand out the same buffer again."""
+        """Before the reset: the environment may use the same buffer again."""
         self._final_writer.write(observation)
         if self._has_objects:
-            self.final_objects[self._id] = self._final_writer.objects
+            self.final_objects[self._id] = kept(self._final_writer.objects)
         if isinstance(observation, int | float | np.generic):
             self._desk.final_scalars[self._id] = observation
 

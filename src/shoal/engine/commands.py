@@ -65,7 +65,8 @@ class ResetArgs(NamedTuple):
         """What `env.reset` is given: seed and options, as Gymnasium does it, None or not."""
         if self.options is None and not takes_options:
             return {"seed": self.seed}
-        return {"seed": self.seed, "options": self.options}
+        # A dict of its own: some environments take out of it what they have seen to.
+        return {"seed": self.seed, "options": self.options and dict(self.options)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import cloudpickle
 import gymnasium
+import numpy as np
 
 from shoal.engine.commands import Built
 from shoal.errors import ConfigError
@@ -33,7 +35,7 @@ def check_spaces(spaces: tuple[Space, Space], same: SameSpace, built: Built) -> 
 
 
 def compare(kind: str, first: Space, other: Space, env_id: int, same: SameSpace) -> None:
-    if other is first or same(first, other):
+    if is_same(first, other, same):
         return
     key, expected, got = _difference(first, other)
     problem = SpacesDiffer(
@@ -45,6 +47,55 @@ def compare(kind: str, first: Space, other: Space, env_id: int, same: SameSpace)
     raise problem
 
 
+def is_same(first: Space, other: Space, same: SameSpace) -> bool:
+    """Whether two spaces are the same; those of a class without `__eq__` if all in them is."""
+    if other is first or same(first, other):
+        return True
+    spaces = gymnasium.spaces
+    if type(first) is type(other) and isinstance(first, spaces.Dict | spaces.Tuple):
+        return _is_alike(first.spaces, other.spaces, same)  # type: ignore[attr-defined]
+    return (
+        _has_no_eq(first)
+        and _kind(first) == _kind(other)
+        and _is_alike(_state(first), _state(other), same)
+    )
+
+
+def _is_alike(first: Any, other: Any, same: SameSpace) -> bool:
+    """Whether two values that a space consists of are the same."""
+    if isinstance(first, gymnasium.Space) and isinstance(other, gymnasium.Space):
+        return is_same(first, other, same)
+    if _kind(first) != _kind(other):
+        return False
+    if isinstance(first, np.ndarray):
+        return first.dtype == other.dtype and np.array_equal(first, other)
+    if isinstance(first, Mapping):
+        return first.keys() == other.keys() and all(
+            _is_alike(first[key], other[key], same) for key in first
+        )
+    if isinstance(first, list | tuple):
+        return len(first) == len(other) and all(
+            _is_alike(one, another, same) for one, another in zip(first, other, strict=True)
+        )
+    if _has_no_eq(first):
+        return first is other or cloudpickle.dumps(first) == cloudpickle.dumps(other)
+    return bool(first == other)
+
+
+def _has_no_eq(value: Any) -> bool:
+    eq: Any = type(value).__eq__
+    return eq is object.__eq__
+
+
+def _kind(value: Any) -> tuple[str, str]:
+    """The name of its class: one that is defined in a factory is another one each time."""
+    return type(value).__module__, type(value).__qualname__
+
+
+def _state(space: Space) -> dict[str, Any]:
+    return {name: value for name, value in vars(space).items() if name != "_np_random"}
+
+
 def _difference(first: Space, other: Space, key: str = "") -> tuple[str, Space, Space]:
     """The innermost place where two spaces differ."""
     spaces = gymnasium.spaces
@@ -54,7 +105,7 @@ def _difference(first: Space, other: Space, key: str = "") -> tuple[str, Space, 
         and first.keys() == other.keys()
     ):
         for name in first:
-            if first[name] != other[name]:
+            if not is_same(first[name], other[name], operator.eq):
                 return _difference(first[name], other[name], f"{key}[{name!r}]")
     if (
         isinstance(first, spaces.Tuple)
@@ -62,6 +113,6 @@ def _difference(first: Space, other: Space, key: str = "") -> tuple[str, Space, 
         and len(first) == len(other)
     ):
         for k in range(len(first)):
-            if first[k] != other[k]:
+            if not is_same(first[k], other[k], operator.eq):
                 return _difference(first[k], other[k], f"{key}[{k}]")
     return key, first, other

@@ -1,8 +1,9 @@
 """The journal: what the caller remembers of each environment, so that it can be rebuilt.
 
 Of every environment its attributes, seeds and planned reset; of its running episode how it began
-and every action since. The actions of one step are one row of a ring as long as the longest running
-episode, so that recording a step of all environments is a single copy.
+and every action since. All of that is the journal's own: what becomes later of the options, values
+and actions that were given changes nothing here. The actions of one step are one row of a ring as
+long as the longest running episode, so that recording a step of all environments is a single copy.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from shoal.engine import generators
 from shoal.engine.commands import Episode, Recovery, ResetArgs
+from shoal.engine.keep import kept_each
 from shoal.engine.rows import Rows
 from shoal.layout import Array
 from shoal.seeding import Seed, env_seed
@@ -160,9 +162,10 @@ class Journal:
         for env_id, parts in objects.items():
             self.entries[env_id].objects[self.length(env_id)] = parts
 
-    def begin(self, env_ids: Iterable[int], args: Mapping[int, ResetArgs] | None = None) -> None:
+    def begin(self, env_ids: Iterable[int], args: dict[int, ResetArgs] | None = None) -> None:
         """Episodes have begun: as the caller said, or (None) by automatic resets."""
         now, times, states = self._time, self._times, self._rows.generators
+        given = None if args is None else own_args(args)
         for env_id in env_ids:
             self._starts[env_id] = now if times is None else int(times[env_id])
             self._is_whole[env_id] = self._limit > 0
@@ -170,8 +173,8 @@ class Journal:
             self._generators[env_id] = states[env_id].tobytes()
             self.num_episodes[env_id] += 1
             self.is_over[env_id] = False
-            if args is not None:
-                self._begin_special(env_id, args[env_id])
+            if given is not None:
+                self._begin_special(env_id, given[env_id])
             elif env_id in self._special:
                 self._begin_special(env_id, self._next_reset(env_id) or _AS_IT_LIKES)
 
@@ -192,10 +195,10 @@ class Journal:
             if seed is not None:
                 self.entries[env_id].seed = seed
 
-    def plan(self, args: Mapping[int, ResetArgs]) -> None:
+    def plan(self, args: dict[int, ResetArgs]) -> None:
         """What the next automatic resets use."""
         self._special.update(args)
-        for env_id, one in args.items():
+        for env_id, one in own_args(args).items():
             self.entries[env_id].planned = one
 
     def branch(
@@ -259,6 +262,9 @@ class Journal:
         return episodes
 
     def set_attr(self, name: str, values: Mapping[int, Any]) -> None:
+        """An environment in this process has the value itself, and so has one that replaces it."""
+        if self._rows.memory is not None:
+            values = kept_each(values)
         for env_id, value in values.items():
             entry = self.entries[env_id]
             if self.num_episodes[env_id]:
@@ -371,3 +377,12 @@ class Journal:
             return None
         run_seed = entry.seed - env_id if entry.seed >= env_id else entry.seed
         return env_seed(run_seed, env_id, entry.num_restarts)
+
+
+def own_args(args: dict[int, ResetArgs]) -> dict[int, ResetArgs]:
+    """The same, with options that are nobody else's."""
+    options = {i: one.options for i, one in args.items() if one.options is not None}
+    if not options:
+        return args
+    own = kept_each(options)
+    return {i: one._replace(options=own.get(i)) for i, one in args.items()}

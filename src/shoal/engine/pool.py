@@ -42,6 +42,8 @@ from shoal.engine.commands import (
 from shoal.engine.compare import check_spaces
 from shoal.engine.crew import EXIT_TIMEOUT_S, Crew
 from shoal.engine.incident import leave_construction
+from shoal.engine.journal import own_args
+from shoal.engine.keep import kept_each
 from shoal.engine.memento import Memento
 from shoal.engine.plan import PoolPlan
 from shoal.engine.post import Post
@@ -358,6 +360,7 @@ class Pool:
         self._settle()
         self._free(dict.fromkeys(self.owner[i] for i in plan))  # who may have been restarted
         args = {i: self.books.journal.explicit(i, ResetArgs(*how)) for i, how in plan.items()}
+        args = own_args(args)  # the reset is still to come
         self._start([(seat, PlanReset(part)) for seat, part in self.by_seat(args)])
         self._finish()
 
@@ -388,7 +391,10 @@ class Pool:
     def set_attr(self, name: str, values: dict[int, Any]) -> None:
         """Set an attribute of environments, each to its own value."""
         self._check_idle(list(values), "set_attr")
-        self._start([(seat, SetAttr(name, part)) for seat, part in self.by_seat(values)])
+        parts = self.by_seat(values)
+        if self.backend.loses_workers:  # where others get copies, the caller's own share does, too
+            parts = [(one, kept_each(p) if one.worker.is_caller else p) for one, p in parts]
+        self._start([(seat, SetAttr(name, part)) for seat, part in parts])
         self._finish()
 
     def _start(self, commands: Sequence[tuple[Seat, Command]]) -> None:

@@ -13,6 +13,7 @@ from gymnasium.spaces import Discrete
 from shoal.engine.batch import Batch
 from shoal.engine.commands import Reply
 from shoal.engine.infos import ApartReader, Columns, ColumnSpec, InfoReader, OddInfo
+from shoal.engine.keep import kept
 from shoal.engine.rows import Rows
 from shoal.layout import Array, Leaf
 
@@ -84,7 +85,7 @@ class Reader:
     def branch(self, env_id: int, into_ids: Sequence[int]) -> None:
         """What came beside the observation of one environment is now that of others, too."""
         for target in into_ids if env_id in self._objects else ():
-            self._objects[target] = self._objects[env_id]
+            self._objects[target] = kept(self._objects[env_id])
 
     def take_over(self, other: Reader, count: int) -> None:
         """Go on where a reader of other rows was, for its first environments."""
@@ -155,7 +156,7 @@ class Reader:
                 continue
             ids = self._all_ids if env_ids is None else env_ids
             values = [self._objects[i][position] if i in self._objects else None for i in ids]
-            parts.append(layout.batch_objects(leaf, values))
+            parts.append(layout.batch_objects(leaf, kept(values)))
             position += 1
         return layout.assemble(parts)
 

@@ -25,6 +25,12 @@ class Slots:
         """The slot of the latest results of all environments together."""
         self._each: Array | None = None
 
+    def take_over(self, other: Slots, count: int) -> None:
+        """Go on where the slots of other rows were, for their first environments."""
+        self.common = other.common
+        if other._each is not None:
+            self.put(range(count), other._each[:count])
+
     def of(self, env_ids: Sequence[int] | Array | None) -> Any:
         """Where the latest results of environments are: a number, or one for each."""
         if self._each is None or env_ids is None:
@@ -63,7 +69,7 @@ class Slots:
             self.turn(env_ids)
         return self.of(env_ids)
 
-    def put(self, env_ids: Sequence[int], slots: Sequence[int]) -> None:
+    def put(self, env_ids: Sequence[int], slots: Sequence[int] | Array) -> None:
         """The latest results of these environments are there, whatever was known before."""
         if self._each is None:
             self._each = np.full(self._num_envs, self.common, dtype=np.int64)

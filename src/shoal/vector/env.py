@@ -32,8 +32,8 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
 
     Arrays that are returned are the caller's own; with `copy=False` the observations of `step` and
     `reset` are views, and a row stays valid until its environment's second step or reset after the
-    one that returned it (`reset` with a mask counts for all). `recv` always copies. One thread at a
-    time may use them.
+    one that returned it (`reset` with a mask, and `catch_up`, count for all; `resize` for nobody).
+    `recv` always copies. One thread at a time may use them.
     """
 
     def __init__(
