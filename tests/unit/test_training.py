@@ -311,6 +311,39 @@ def test_an_environment_that_never_ends_does_not_hold_up_the_end(
     assert len(caplog.messages) == 1, "it is said once"
 
 
+class Numberless(Endless):
+    """Rewards are no numbers, episodes have three steps, and nobody can see them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._age = 0
+
+    def step(self, action: Any) -> Any:
+        self._age += 1
+        return np.zeros(2, np.float32), float("nan"), self._age % 3 == 0, False, {}
+
+
+def test_rewards_that_are_no_numbers_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = run(tmp_path, env=Numberless, n_steps=8, total_steps=64, eval_every=10).folder
+    told = [one for one in caplog.messages if "NaN or infinite" in one]
+    assert len(told) == 1, caplog.messages
+    assert told[0].startswith("at step 16 episode/return_mean and train/policy_loss and")
+    assert (folder / "checkpoints/best_model.safetensors").is_file()
+    assert not (folder / "videos").exists(), "an empty folder was left"
+    text = (folder / "summary.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["evaluation"]["eval/return_mean"] is None
+    shoal.train("ppo", env=Numberless, resume_from=folder, total_steps=96, shows=False)
+
+
+def test_the_final_policy_is_evaluated_once(tmp_path: Path) -> None:
+    folder = run(tmp_path, eval_every=1).folder
+    rows = read_rows(folder / "metrics.jsonl")
+    steps = [row["step"] for row in rows if "eval/return_mean" in row]
+    assert steps == [128, 256, 384, 512]
+
+
 def test_how_much_faster_it_is_than_one_environment_is_measured(tmp_path: Path) -> None:
     summary = run(tmp_path, calibrate=True).summary
     assert summary["speedup"] == pytest.approx(
