@@ -52,6 +52,8 @@ the settings of its task have changed, or with `--again`.
 - **IQM**: the interquartile mean over seeds (of ten the middle six; of three the plain mean). In
   parentheses is its 95 % interval, by stratified bootstrap
   ([rliable](https://github.com/google-research/rliable)). Three seeds make a rough interval.
+- **Seconds** are medians over seeds, where all rows of a task were made on machines of one kind;
+  where they were not, there are none, because they would compare machines.
 - **Curves**: the mean return of the latest 100 training episodes, which are played with chance; IQM
   and 95 % interval over seeds.
 """
@@ -139,11 +141,14 @@ def _in_words(comparisons: Sequence[Comparison]) -> str:
 def _section(one: Comparison, picture: str | None) -> str:
     task = one.task
     has_rows = [library for library in task.libraries if one.rows[library]]
+    is_timed = len({row.machine for name in has_rows for row in one.rows[name]}) == 1
     cells = [
-        [LIBRARIES[name], *_figures(task, one.rows[name], one.estimates[name])] for name in has_rows
+        [LIBRARIES[name], *_figures(task, one.rows[name], one.estimates[name], is_timed)]
+        for name in has_rows
     ]
     asked = "" if task.threshold is None else f" Asked: at least {task.threshold:g} on every seed."
-    headers = ("", "seeds", "IQM", "worst to best seed", "asked for is met", "wall s", "CPU s")
+    times = ("wall s", "CPU s") if is_timed else ()
+    headers = ("", "seeds", "IQM", "worst to best seed", "asked for is met", *times)
     parts = [
         f"## {task.title}",
         f"{task.steps:,} steps; Shoal with `{task.config}`.{asked}",
@@ -154,7 +159,7 @@ def _section(one: Comparison, picture: str | None) -> str:
     return "\n\n".join(parts)
 
 
-def _figures(task: Task, of: Sequence[Row], estimate: Interval) -> list[str]:
+def _figures(task: Task, of: Sequence[Row], estimate: Interval, is_timed: bool) -> list[str]:
     scores = [row.score for row in of]
     met = NONE
     if task.threshold is not None:
@@ -164,9 +169,17 @@ def _figures(task: Task, of: Sequence[Row], estimate: Interval) -> list[str]:
         _shown(estimate),
         " to ".join(_numbers(min(scores), max(scores))),
         met,
-        f"{statistics.median(row.wall_s for row in of):.0f}",
-        f"{statistics.median(row.cpu_s for row in of):.0f}",
+        *(_seconds(of) if is_timed else ()),
     ]
+
+
+def _seconds(of: Sequence[Row]) -> tuple[str, str]:
+    wall_s, cpu_s = (statistics.median(each) for each in zip(*map(_times, of), strict=True))
+    return f"{wall_s:.0f}", f"{cpu_s:.0f}"
+
+
+def _times(row: Row) -> tuple[float, float]:
+    return row.wall_s, row.cpu_s
 
 
 def _shown(estimate: Interval | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -75,3 +76,24 @@ def test_what_is_optional_has_an_extra() -> None:
     assert extras == kinds | {"dev", "all"}
     (everything,) = PYPROJECT["project"]["optional-dependencies"]["all"]
     assert set(everything.split("[")[1].rstrip("]").split(",")) == kinds
+
+
+def test_there_is_one_training_loop() -> None:
+    """Whoever calls `learner.update` makes a second one; what only measures that is no loop."""
+    source = ROOT / "src" / "shoal"
+    found = {
+        file.relative_to(source).as_posix()
+        for file in source.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and _names_a_learner(node.func)
+    }
+    assert found == {"training/loop.py", "training/calibrate.py"}
+
+
+def _names_a_learner(called: ast.expr) -> bool:
+    """As in `learner.update` or `self._learner.update`."""
+    if not (isinstance(called, ast.Attribute) and called.attr == "update"):
+        return False
+    owner = called.value
+    name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+    return "learner" in name.lower()

@@ -366,6 +366,16 @@ def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
         assert part in text, part
 
 
+def test_times_of_different_machines_are_not_compared(tmp_path: Path) -> None:
+    written(tmp_path, 470.0, 400.0)
+    assert "| wall s | CPU s |" in report.markdown(report.compare(tmp_path, near), {})
+    job = Job(CARTPOLE, "sb3", 2)
+    rows.write(tmp_path, job, row(job, 410.0, machine="Another CPU, 16 cores"))
+    text = report.markdown(report.compare(tmp_path, near), {})
+    assert "wall s" not in text
+    assert "| Shoal | 3 | 480.0 (479.0 to 481.0) | 470.0 to 490.0 | 2 of 3 |\n" in text
+
+
 @pytest.mark.parametrize(
     ("ours", "verdict"), [(400.0, "below"), (449.0, "level"), (451.0, "level"), (500.0, "above")]
 )

@@ -231,6 +231,41 @@ def test_what_a_file_goes_on_from_decides_about_the_rest(tmp_path: Path) -> None
     assert load_yaml(PPORun, folder / "config.yaml").ppo.gamma == 0.99, "a run of its own"
 
 
+def test_the_script_takes_what_it_was_asked_to_take(tmp_path: Path) -> None:
+    """All of its documented flags, briefly, with workers that are spawned; then it goes on."""
+    kept = tmp_path / "checkpoints" / "parallel_v1"
+    flags_of_it = f"""
+        --n-envs 8 --num-episodes 10 --device cpu --learning-rate 3e-4 --checkpoint-dir {kept}
+        --seed 3 --env CartPole-v1 --gamma 0.98 --gae-lambda 0.9 --clip-range 0.1 --value-coef 0.4
+        --entropy-coef 0.01 --n-epochs 2 --batch-size 64 --eval-every 5 --save-every 5
+        --log-interval 1 --parallel-start-method spawn
+        --n-steps 16 --eval-episodes 1 --no-calibrate --backend process --num-workers 2
+    """
+    script = Path(__file__).parents[2] / "scripts" / "train_ppo.py"
+    command = [sys.executable, str(script), *flags_of_it.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "Using 8 parallel environments for training",
+        "Start method: spawn",
+        "Parallel mode: 8 environments",
+        "Episode 10/10 | Reward: ",
+        " | Mean(100): ",
+        "n_envs: 8",
+    ):
+        assert text in done.stdout, text
+    names = {file.stem for file in kept.iterdir()}
+    assert {"best_model", "final_model"} < names
+    assert [name for name in names if name.startswith("checkpoint_ep")]
+    (folder,) = (tmp_path / "runs").iterdir()
+    held = load_yaml(PPORun, folder / "config.yaml")
+    assert (held.ppo.value_coef, held.envs.parallel_start_method) == (0.4, "spawn")
+    on = [*command[:2], "--resume-from", str(folder), "--num-episodes", "12", "--no-calibrate"]
+    done = subprocess.run(on, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "summary.json").read_text())["episodes"] == 12
+
+
 @pytest.mark.parametrize("name", ["taac", "PPO", "meta"])
 def test_which_algorithms_there_are_is_told(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -309,6 +344,39 @@ def test_an_environment_that_never_ends_does_not_hold_up_the_end(
     with PPOTrainer(Endless, eval_max_steps=5) as trainer:
         assert [trainer.evaluate(1).num_cut for _ in range(3)] == [1, 1, 1]
     assert len(caplog.messages) == 1, "it is said once"
+
+
+class Numberless(Endless):
+    """Rewards are no numbers, episodes have three steps, and nobody can see them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._age = 0
+
+    def step(self, action: Any) -> Any:
+        self._age += 1
+        return np.zeros(2, np.float32), float("nan"), self._age % 3 == 0, False, {}
+
+
+def test_rewards_that_are_no_numbers_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = run(tmp_path, env=Numberless, n_steps=8, total_steps=64, eval_every=10).folder
+    told = [one for one in caplog.messages if "NaN or infinite" in one]
+    assert len(told) == 1, caplog.messages
+    assert told[0].startswith("at step 16 episode/return_mean and train/policy_loss and")
+    assert (folder / "checkpoints/best_model.safetensors").is_file()
+    assert not (folder / "videos").exists(), "an empty folder was left"
+    text = (folder / "summary.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["evaluation"]["eval/return_mean"] is None
+    shoal.train("ppo", env=Numberless, resume_from=folder, total_steps=96, shows=False)
+
+
+def test_the_final_policy_is_evaluated_once(tmp_path: Path) -> None:
+    folder = run(tmp_path, eval_every=1).folder
+    rows = read_rows(folder / "metrics.jsonl")
+    steps = [row["step"] for row in rows if "eval/return_mean" in row]
+    assert steps == [128, 256, 384, 512]
 
 
 def test_how_much_faster_it_is_than_one_environment_is_measured(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,7 +38,7 @@ from shoal.training.config import OutputConfig
 from shoal.training.evaluate import Evaluation
 from shoal.training.folder import Folder
 from shoal.training.loop import Callback, Learner, Progress, learn
-from shoal.training.watch import Evaluate, Every, Save, Signals
+from shoal.training.watch import Doubt, Evaluate, Every, Save, Signals
 
 log = logging.getLogger("shoal")
 
@@ -105,10 +105,12 @@ class Conduct:
             sinks = [until_done.enter_context(closing(one)) for one in self._sinks(console)]
             progress = self._training.progress
             progress.sinks = sinks
-            watch = self._evaluating()
-            self._learn(progress, [watch, self._saving(), *callbacks])
+            watch, doubt = self._evaluating(), Doubt(log.warning)
+            self._learn(progress, [doubt, watch, self._saving(), *callbacks])
             is_saved = self._save(FINAL)
-            return self._finish(progress, watch, console, is_saved)
+            evaluation = watch.now(progress)
+            doubt(progress)
+            return self._finish(progress, evaluation, console, is_saved)
 
     def _learn(self, progress: Progress, callbacks: Sequence[Callback]) -> None:
         signals = Signals(log.warning)
@@ -165,9 +167,8 @@ class Conduct:
         return Every(interval, self._undertaking.first_episode)
 
     def _finish(
-        self, progress: Progress, watch: Evaluate, console: Shown | None, is_saved: bool
+        self, progress: Progress, evaluation: Evaluation, console: Shown | None, is_saved: bool
     ) -> Run:
-        evaluation = watch.now(progress)
         summary = {**self._summary(progress, evaluation), "is_saved": is_saved}
         self._leave(summary)
         self._film()
@@ -198,7 +199,7 @@ class Conduct:
 
     def _leave(self, summary: Mapping[str, Any]) -> None:
         """Write what tells of the run; a disk that is full does not take the result away."""
-        text = json.dumps(summary, indent=2) + "\n"
+        text = json.dumps(_finite(summary), indent=2, allow_nan=False) + "\n"
         self._attempt("summary", lambda: whole.write(self._folder.summary, [text.encode()]))
         self._attempt("curves", lambda: draw(self._folder.metrics, self._folder.curves))
 
@@ -216,6 +217,9 @@ class Conduct:
             self._training.film(self._folder.film("final"))
         except Exception as problem:  # whatever the environment raises: the run is over
             log.warning("there is no video of the final policy: %s", problem)
+        finally:
+            with suppress(OSError):  # not empty: there is one
+                self._folder.videos.rmdir()
 
     def _written(self) -> dict[str, Path]:
         folder = self._folder
@@ -240,6 +244,15 @@ def _forget_after(metrics: Path, step: int) -> None:
             f"{problem.strerror}. Make room, or go on from one of its checkpoints: that begins a "
             "folder of its own, where --run-dir says."
         ) from problem
+
+
+def _finite(value: Any) -> Any:
+    """The same for JSON, which has neither NaN nor infinity: null stands for them."""
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _speedup(summary: Mapping[str, Any]) -> dict[str, str]:

@@ -158,7 +158,8 @@ def score_of(path: Path) -> float:
     if not path.exists():
         return -math.inf
     try:
-        return float(read(path).about[EVALUATION]["eval/return_mean"])
+        score = float(read(path).about[EVALUATION]["eval/return_mean"])
+        return -math.inf if math.isnan(score) else score
     except (ConfigError, KeyError, TypeError, ValueError) as problem:
         log.warning("%s does not say how good it is, and will be replaced: %s", path, problem)
         return -math.inf

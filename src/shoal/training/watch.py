@@ -43,19 +43,45 @@ class Evaluate:
         best: float = -math.inf,
     ) -> None:
         self._every, self._evaluate, self._keep = every, evaluate, keep
-        self.best = best
+        self.best, self._has_best = best, best > -math.inf
+        self._latest: tuple[int, Evaluation] | None = None
 
     def __call__(self, run: Progress) -> None:
         if self._every(run.metrics["run/episodes"]):
             self.now(run)
 
     def now(self, run: Progress) -> Evaluation:
-        """Evaluate at once."""
+        """Evaluate at once, unless nothing was learnt since the last time."""
+        if self._latest is not None and self._latest[0] == run.num_updates:
+            return self._latest[1]
         found = self._evaluate()
+        self._latest = run.num_updates, found
         run.write(found.metrics())
-        if found.mean > self.best and self._keep(found):
-            self.best = found.mean
+        if (found.mean > self.best or not self._has_best) and self._keep(found):
+            self._has_best = True  # even if it is nan: then any other is better
+            self.best = -math.inf if math.isnan(found.mean) else found.mean
         return found
+
+
+class Doubt:
+    """Says once that a run learns from what are no numbers."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._has_warned = False
+
+    def __call__(self, run: Progress) -> None:
+        odd = [name for name in DOUBTED if not math.isfinite(run.metrics.get(name, 0.0))]
+        if odd and not self._has_warned:
+            self._has_warned = True
+            self._warn(
+                f"at step {run.step} {' and '.join(odd)} cannot be told as numbers: rewards or "
+                "observations are NaN or infinite, and nothing can be learnt from them. Look for "
+                "it with `shoal check ENV`; the run goes on."
+            )
+
+
+DOUBTED = ("episode/return_mean", "train/policy_loss", "train/value_loss", "eval/return_mean")
 
 
 class Save:
