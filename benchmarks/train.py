@@ -3,6 +3,7 @@
     against     steps/s against Stable-Baselines3's PPO in the same training, on a CPU
     speedup     steps/s with 1, 4, 8 and 16 environments, and how many times as fast as with one
     threshold   seconds until CartPole is solved, start-up included, against Stable-Baselines3
+    wallclock   seconds of `make train-cartpole` in a bare clone, and of the same again
     gpu         steps/s from frames, what the GPU does meanwhile, and the floor
     report      the tables once more, from records
 
@@ -16,12 +17,12 @@ import argparse
 import importlib.util
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import plan as suite
 from benchmarks.run import without_folder
-from benchmarks.training import plan
+from benchmarks.training import plan, wallclock
 from benchmarks.training.contest import contest
 from benchmarks.training.report import markdown
 from benchmarks.training.task import Answer, Record
@@ -35,15 +36,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for file in given.files:
             write(Record.from_json(file.read_text()), file.parent)
         return 0
-    groups = planned(given)
+    answers, total = measured(given)
     record = Record.begin(given.table, ["python", "-m", "benchmarks.train", *without_folder(asked)])
-    begun, total = time.monotonic(), given.repeats * sum(map(len, groups))
-    for number, answer in enumerate(contest(groups, given.repeats, 60 * given.patience), 1):
+    begun = time.monotonic()
+    for number, answer in enumerate(answers, 1):
         record.answers.append(answer)
         print(f"[{number}/{total}, {time.monotonic() - begun:.0f} s] {line(answer)}", flush=True)
         write(record, given.out)  # what is cut off leaves what it has
     print("\n" + markdown(record))
     return 0
+
+
+def measured(given: argparse.Namespace) -> tuple[Iterator[Answer], int]:
+    """One answer after the other, and how many there will be."""
+    if given.table == "wallclock":
+        return wallclock.measure(given.repeats), 2 * given.repeats
+    groups = planned(given)
+    total = given.repeats * sum(map(len, groups))
+    return contest(groups, given.repeats, 60 * given.patience), total
 
 
 def planned(given: argparse.Namespace) -> plan.Groups:
@@ -97,6 +107,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     speedup.add_argument("--rollout", type=int, default=2048, help="steps between two updates")
     threshold = _table(tables, "threshold", repeats=5)
     _names(threshold, "--contestants", [plan.OURS, plan.AS_IT_COMES, *_sb3()])
+    _table(tables, "wallclock", repeats=1)
     gpu = _table(tables, "gpu", repeats=2, steps=5 * 8192)
     _counts(gpu, plan.PIXELS_ENVS)
     _names(gpu, "--contestants", [plan.OURS, plan.OVERLAP])

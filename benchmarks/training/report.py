@@ -9,7 +9,7 @@ from benchmarks.report import machine_lines
 from benchmarks.training.group import SHARES, Group, between, named, shares
 from benchmarks.training.plan import AGAINST, CLAIMED, FLOORS, OURS, OVERLAP
 from benchmarks.training.task import Answer, Numbers, Record, middle
-from shoal.measure import Row, Spread, best, paired_ratio
+from shoal.measure import Job, Row, Spread, best, paired_ratio
 from shoal.measure.summary import disturbance
 from shoal.measure.table import NONE, as_markdown, count, seconds, times
 
@@ -238,6 +238,34 @@ def _never(group: Group) -> Iterable[str]:
             yield f"- {one.task.contestant}, seed {one.task.seed}: never; {said} at best"
 
 
+# --- from a bare clone --------------------------------------------------------------------------
+
+
+def _wallclock(groups: Sequence[Group]) -> Iterable[str]:
+    yield (
+        "Wall clock of whole commands. The first installs everything into `.venv` and trains; the "
+        "second only trains. *The run* is the part of it that `summary.json` tells."
+    )
+    for group in groups:
+        jobs = dict.fromkeys(one.task.job for one in group.answers)
+        yield as_markdown(_WALLCLOCK_HEADERS, [_wallclock_cells(group, job) for job in jobs])
+
+
+_WALLCLOCK_HEADERS = ("", "times", "seconds", "the run", "steps", "final policy")
+
+
+def _wallclock_cells(group: Group, job: Job) -> list[str]:
+    found = group.middle(job)
+    return [
+        job.contestant,
+        str(len(group.of_job(job))),
+        seconds(found.get("whole_s")),
+        seconds(found.get("run_s")),
+        count(found.get("whole_steps")),
+        f"{found['evaluation']:.1f}" if "evaluation" in found else NONE,
+    ]
+
+
 # --- on a GPU -----------------------------------------------------------------------------------
 
 
@@ -288,5 +316,6 @@ _KINDS = {
     "against": ("Whole training against Stable-Baselines3", _against),
     "speedup": ("Whole training with one environment and with more", _speedup),
     "threshold": ("Time to a threshold", _threshold),
+    "wallclock": ("From a bare clone to a solved CartPole", _wallclock),
     "gpu": ("Whole training from frames", _gpu),
 }

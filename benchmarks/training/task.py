@@ -31,6 +31,8 @@ Numbers = dict[str, float]
     others_cpu         cores that other programs kept busy meanwhile
     reached_s          from the start of the interpreter to the threshold
     reached_steps      ... and steps
+    run_s              of `whole_s`, what the run itself took, its evaluations and all
+    evaluation         mean return of the final policy
     best               the best mean return of a hundred training episodes
     kernels            share of time in which the GPU computed, from the kernels of one update
     copies             ... in which it copied

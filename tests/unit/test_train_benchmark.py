@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import train
-from benchmarks.training import contest, floor, gpu, ours, plan
+from benchmarks import many_envs, train
+from benchmarks.plan import RESULTS, ROOT
+from benchmarks.training import contest, floor, gpu, ours, plan, wallclock
 from benchmarks.training.report import markdown
 from benchmarks.training.task import Answer, Record, Task
 from benchmarks.training.watch import Moment, Pace, Threshold
 from shoal.measure import Machine
+from shoal.training.config import PPORun
+from shoal.training.settings import load_yaml
 
 MACHINE = Machine("A CPU", 2, 2, 4.0, "Linux", "CPython 3.11", {"torch": "2"}, 0.5)
 TASK = Task("shoal", "CartPole-v1", 8, 32, 256, 20, steps=1000)
@@ -246,3 +249,39 @@ def test_others_who_use_the_machine_are_noticed() -> None:
             assert contest.others_cpu(0.5) > contest.DISTURBED_CPU
         finally:
             burning.kill()
+
+
+# --- wall clock ---------------------------------------------------------------------------------
+
+
+def test_a_run_from_a_bare_clone_has_its_row(tmp_path: Path) -> None:
+    config = load_yaml(PPORun, ROOT / "configs" / "cartpole.yaml")
+    told = {"steps": 100_352, "seconds": 11.5, "steps_per_s": 9000.0}
+    summary = {**told, "evaluation": {"eval/return_mean": 500.0}}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    answers = [
+        Answer(wallclock.task_of(what, config), 0, wallclock.numbers_of(tmp_path, whole_s))
+        for what, whole_s in ((wallclock.CLONE, 73.0), (wallclock.AGAIN, 16.0))
+    ]
+    text = markdown(Record.from_json(record("wallclock", *answers).to_json()))
+    assert "| git clone, make train-cartpole | 1 | 73.00 s | 11.50 s | 100,352 | 500.0 |" in text
+    assert "| make train-cartpole, again | 1 | 16.00 s | 11.50 s | 100,352 | 500.0 |" in text
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+
+def test_pictures_follow_from_the_records(tmp_path: Path) -> None:
+    files = many_envs.newest(RESULTS, "train-speedup-*.json")
+    panels = many_envs.of_training(files)
+    assert all("CartPole-v1" in lines for lines in panels.values())
+    one, other = (many_envs.draw(panels, tmp_path / name) for name in ("a.svg", "b.svg"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_newest_record_of_each_machine_counts(tmp_path: Path) -> None:
+    names = ["x-2cores-2026-01-02", "x-2cores-2026-11-02", "x-16cores-2026-03-01", "train-x-1"]
+    for name in names:
+        (tmp_path / f"{name}.json").touch()
+    found = many_envs.newest(tmp_path, "*.json", ("train",))
+    assert [path.stem for path in found] == ["x-2cores-2026-11-02", "x-16cores-2026-03-01"]
