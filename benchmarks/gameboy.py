@@ -252,8 +252,10 @@ def players(figures: Figures, episodes: int, episode_length: int) -> Iterator[st
 
 
 def _means(scores: list[Score]) -> dict[str, Any]:
-    means = np.array(scores, float).mean(axis=0).tolist()
-    return {"episodes": len(scores), **dict(zip(Score._fields, means, strict=True))}
+    found = np.array(scores, float)
+    told = zip(Score._fields, found.mean(0), found.min(0), found.max(0), strict=True)
+    figures = {name: {"mean": mean, "min": least, "max": most} for name, mean, least, most in told}
+    return {"episodes": len(scores), **figures}
 
 
 def _row(name: str, scores: list[Score]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shoal
-from faults.recovering import kill_worker
+from faults.recovering import hold_the_interpreter, kill_worker
 from shoal.envs.gameboy import ACTIONS, TIDEKEEP, GameBoyEnv
 from trace_of import assert_same
 
@@ -31,8 +31,7 @@ class Hanging(GameBoyEnv):
     def step(self, action: Any) -> Any:
         self._left -= 1
         if self._left == 0 and self._marker is not None and self._is_first():
-            while True:  # where no signal is served and nothing is released, as in a stuck emulator
-                time.monotonic()
+            hold_the_interpreter("stuck in the emulator")
         return super().step(action)
 
     def _is_first(self) -> bool:
@@ -146,6 +145,24 @@ def test_a_reset_point_that_was_set_outlives_its_worker(env: Any, point: tuple[b
         assert (elsewhere != expected).any()
 
 
+def test_replayed_from_a_state_given_to_reset_it_is_where_it_was(point: tuple[bytes, Any]) -> None:
+    """A recovery knows where the lost episode began, and what was done in it."""
+    state, _ = point
+    actions = np.random.default_rng(4).integers(len(ACTIONS), size=(9, 2))
+
+    def played(is_killed: bool) -> list[Any]:
+        with shoal.make(GameBoyEnv, 2, **{**RESTARTING, "on_failure": "replay"}) as envs:
+            steps: list[Any] = [envs.reset(seed=0, options={"state": state})]
+            for turn, row in enumerate(actions):
+                if is_killed and turn == 5:
+                    kill_worker(envs, 0)
+                steps.append(envs.step(row))
+            assert envs.stats()["replays"] == (2 if is_killed else 0)
+            return steps
+
+    assert_same(played(is_killed=True), played(is_killed=False))
+
+
 def test_a_state_given_to_reset_is_for_one_episode(point: tuple[bytes, Any]) -> None:
     """As with any reset that comes by itself, nobody says where the next one begins."""
     state, expected = point
@@ -154,3 +171,51 @@ def test_a_state_given_to_reset_is_for_one_episode(point: tuple[bytes, Any]) -> 
         np.testing.assert_array_equal(observations[0], expected)
         for observation in seen_after_a_death(envs):
             assert (observation != expected).any()
+
+
+class Dying(Hanging):
+    """The same, but its process ends instead."""
+
+    def step(self, action: Any) -> Any:
+        self._left -= 1
+        if self._left == 0 and self._marker is not None and self._is_first():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return GameBoyEnv.step(self, action)
+
+
+def trained(folder: Path, make_env: Any) -> tuple[dict[str, Any], Any]:
+    """What a short run on two Game Boys in a process each learns, and what it tells of itself."""
+    checkpoint = pytest.importorskip("shoal.training.checkpoint")
+    run = shoal.train(
+        "ppo",
+        env=make_env,
+        n_envs=2,
+        total_steps=160,
+        n_steps=40,
+        batch_size=40,
+        seed=3,
+        backend="process",
+        num_workers=2,
+        step_timeout_s=LIMIT_S,
+        eval_every=0,
+        eval_episodes=1,
+        calibrate=False,
+        run_dir=folder,
+        shows=False,
+    )
+    final = run.folder / "checkpoints" / "final_model.safetensors"
+    return checkpoint.read(final).tensors, run.summary
+
+
+@pytest.mark.parametrize("fate", [Hanging, Dying])
+def test_training_learns_the_same_whatever_becomes_of_its_game_boys(
+    tmp_path: Path, fate: type[Hanging]
+) -> None:
+    expected, calm = trained(tmp_path / "calm", plain)
+    learnt, lossy = trained(
+        tmp_path / "lossy", lambda: fate(tmp_path / "lost once", at=50, episode_length=15)
+    )
+    assert (calm["replays"], lossy["replays"], lossy["restarts"]) == (0, 1, 0)
+    assert learnt.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(learnt[name], values, err_msg=name)

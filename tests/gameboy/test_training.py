@@ -34,6 +34,12 @@ def train(folder: Path, *arguments: str) -> tuple[list[str], Path]:
     return done.stdout.splitlines(), left
 
 
+def trained_on(folder: Path, *arguments: str) -> Any:
+    """The settings of the environment that a run was with."""
+    _, left = train(folder, "--total-steps", "100", "--no-calibrate", *arguments)
+    return yaml.safe_load((left / "config.yaml").read_text())["envs"]["env_kwargs"]
+
+
 def test_a_run_says_what_it_does_and_leaves_curves_and_a_video(tmp_path: Path) -> None:
     said, folder = train(tmp_path, "--n-envs", "2", "--no-calibrate")
     begins = [line.partition(":")[0] for line in said]
@@ -57,11 +63,39 @@ def test_a_run_says_what_it_does_and_leaves_curves_and_a_video(tmp_path: Path) -
 def test_a_cartridge_of_ones_own_is_trained_on(
     tmp_path: Path, given: list[str], expected: str
 ) -> None:
-    _, folder = train(tmp_path, *given, "--total-steps", "100")
-    kwargs = yaml.safe_load((folder / "config.yaml").read_text())["envs"]["env_kwargs"]
+    kwargs = trained_on(tmp_path, *given)
     assert kwargs["rom"] == str(ROM)
     assert kwargs["observation"] == expected
     assert kwargs["episode_length"] == 60
+
+
+def test_other_settings_of_the_game_join_those_of_the_file_and_the_flags(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "env: shoal.envs.gameboy:GameBoyEnv\n"
+        "env_kwargs: {observation: ram, frames_per_step: 8, press_frames: 5, rewards: {key: 3}}\n"
+    )
+    more = ["press_frames=2", "rewards={'damage': -1}"]
+    kwargs = trained_on(
+        tmp_path / "runs", "--config", str(file), "--rom", str(ROM), "--ram-map", str(RAM_MAP),
+        "--env-kwargs", *more,
+    )  # fmt: skip
+    assert kwargs == {
+        "rom": str(ROM),
+        "ram_map": str(RAM_MAP),
+        "observation": "ram",
+        "frames_per_step": 8,
+        "press_frames": 2,
+        "rewards": {"damage": -1},
+        "episode_length": 60,
+    }
+
+
+def test_a_wrong_setting_of_the_game_is_told_by_the_command(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="press_framse"):
+        train(tmp_path, "--env-kwargs", "press_framse=2")
+    with pytest.raises(AssertionError, match="no_such_file"):
+        train(tmp_path, "--config", str(tmp_path / "no_such_file.yaml"))
 
 
 def planned(target: str, **variables: str) -> dict[str, str]:

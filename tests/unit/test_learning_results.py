@@ -22,7 +22,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("yaml")
 
-from benchmarks.learning import intervals, ours, plots, report, rows, run, trial
+from benchmarks.learning import intervals, ours, plots, report, rows, run, tasks, trial
 from benchmarks.learning.intervals import Interval
 from benchmarks.learning.one import train_of
 from benchmarks.learning.rows import Row
@@ -219,6 +219,18 @@ def test_a_row_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert file.name == "cartpole-sb3-3.json"
     told = json.loads(file.read_text())
     assert (told["score"], told["score_std"], told["commit"]) == (7.0, 1.0, "abc")
+
+
+def test_a_row_of_another_cartridge_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "game.gb").write_bytes(b"one")
+    monkeypatch.setattr(tasks, "ROOT", tmp_path)
+    job = Job(replace(TASKS["gameboy_long"], files=("game.gb",)), "random", 0)
+    rows.write(tmp_path, job, row(job))
+    assert rows.read(tmp_path, job) is not None
+    (tmp_path / "game.gb").write_bytes(b"other")
+    assert rows.read(tmp_path, job) is None
 
 
 @pytest.mark.parametrize("change", [{"steps": 5}, {"settings": {"n_envs": 1}}])
