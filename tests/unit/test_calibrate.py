@@ -75,7 +75,8 @@ def test_it_never_collects_more_at_a_time_than_the_run_does() -> None:
 @pytest.mark.parametrize(("n_steps", "gradient"), [(2048, 64), (16, 64), (8, 32), (1, 4)])
 def test_gradients_are_of_as_many_steps_as_in_the_run(n_steps: int, gradient: int) -> None:
     measure(0.0, n_envs=4, n_steps=n_steps, batch_size=64, n_epochs=3)
-    assert [size for size in Counting.sizes if size > 1] == [gradient] * 3
+    sizes = [size for size in Counting.sizes if size > 2]  # one acts, and one or two try it out
+    assert sizes == [gradient] * 3
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
