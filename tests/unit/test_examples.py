@@ -46,8 +46,7 @@ CLOSING = {
     "team_training.py": "policies: ['first', 'others']",
     "teams_elsewhere.py": "a team, rows, two kinds of agents, and two hunters as one",
     "training.py": (
-        "stopped by a mean return of 22 over the latest 100 episodes; "
-        "another went on to 8192 steps"
+        "stopped by a mean return of 22 over the latest 100 episodes; another went on to 8192 steps"
     ),
     "troubles.py": "explained",
     "vector_wrappers.py": "68 episodes, the engine counts the same",
