@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
 from benchmarks.gameboy_learning import by_chance, trained
 
+SEEDS = (0, 1, 2)
+
 
 @pytest.mark.slow
 def test_100_000_steps_of_two_environments_take_the_key_in_most_episodes() -> None:
-    """The same seed gives the same weights, so this is no matter of luck."""
-    learnt, chance = trained(num_envs=2, seed=0), by_chance(0)
-    assert chance.shares["key"] < 0.2
-    assert learnt.shares["key"] > 0.5
-    assert learnt.episode_return > 2 * chance.episode_return
+    """On average: seeds differ. On any of them it is more than by chance."""
+    chance = by_chance(0)
+    assert chance.shares["key"] < 0.15
+    learnt = [trained(num_envs=2, seed=seed) for seed in SEEDS]
+    keys = [score.shares["key"] for score in learnt]
+    assert np.mean(keys) > 0.5
+    assert min(keys) > 2 * chance.shares["key"]
+    for score in learnt:
+        assert score.episode_return > 2 * chance.episode_return
