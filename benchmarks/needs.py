@@ -13,6 +13,7 @@ from benchmarks.plan import jobs_at
 from benchmarks.workloads import WORKLOADS
 from shoal.engine.machine import usable_cores
 from shoal.measure import Job
+from shoal.measure.rivals import find
 
 SMALL_CORES = 4
 """Up to so many the column for small machines holds."""
@@ -25,6 +26,7 @@ PIPE_RIVALS = (
     "tianshou first-ready",
     "torchrl parallel",
 )
+FIRST_READY_RIVALS = ("tianshou first-ready",)
 CEILING = "envpool"
 LOCK_STEP = ("shoal auto", "shoal process", "shoal hybrid")
 CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
@@ -93,10 +95,24 @@ def _counts(name: str, full: bool) -> Sequence[int]:
 
 def _field(name: str, num_envs: int, rivals: Sequence[str]) -> list[str]:
     """Those of ours that a target asks about here, and rivals; where some are named, these too."""
-    named = (*PIPE_RIVALS, CEILING) if name == "cartpole" and num_envs >= 32 else ()
-    if name == "waiting":
-        named = ("tianshou first-ready",)
-    return list(dict.fromkeys((*EVERYWHERE, *MORE_OF_OURS.get(name, ()), *rivals, *named)))
+    ours = (*EVERYWHERE, *MORE_OF_OURS.get(name, ()))
+    return list(dict.fromkeys((*ours, *rivals, *_named(name, num_envs))))
+
+
+def _named(name: str, num_envs: int) -> Sequence[str]:
+    """Who is asked about in so many words."""
+    if name == "cartpole" and num_envs >= 32:
+        return (*PIPE_RIVALS, CEILING)
+    return FIRST_READY_RIVALS if name == "waiting" else ()
+
+
+def rivals_at(name: str, num_envs: int) -> list[str]:
+    """Who has to be there before Shoal can be said to be ahead of its rivals."""
+    if num_envs not in {*_counts(name, full=False), *plan.ENV_COUNTS}:
+        return []  # a place for some of them only
+    known = map(find, dict.fromkeys((*RIVALS, *_named(name, num_envs))))
+    kind = WORKLOADS[name].plays if name in WORKLOADS else "one"
+    return [one.name for one in known if one.family == "rival" and kind in one.plays]
 
 
 def _ours(contestant: str, workload: str, num_envs: int, duration_s: float) -> Job:

@@ -25,12 +25,13 @@ from benchmarks.needs import (
     SERIAL_RIVALS,
     SMALL_CORES,
     groups,
+    rivals_at,
 )
 from benchmarks.plan import name_of
 from benchmarks.report import NOTES, machine_lines, tables
 from benchmarks.run import measure, without_folder
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Record, Row, best, paired_ratio, summarise
+from shoal.measure import BOUND, Figures, Record, Row, best, paired_ratio, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
 from shoal.measure.table import as_markdown, is_rival
@@ -42,6 +43,8 @@ class Reading:
 
     where: str
     value: float
+    absent: tuple[str, ...] = ()
+    """Rivals that were to be met there and have no figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +92,25 @@ def _fastest(rows: Sequence[Row], contestants: Sequence[str]) -> Row | None:
     return best(rows, lambda row: row.job.contestant in contestants)
 
 
-def _against(where: str, ours: Row | None, theirs: Row | None) -> Iterator[Reading]:
+def _absent(rows: Sequence[Row], rivals: Iterable[str]) -> tuple[str, ...]:
+    """Those of these rivals who have no figure at this place, for whatever reason."""
+    measured = {row.job.contestant for row in rows if row.middle != Figures()}
+    return tuple(name for name in rivals if name not in measured)
+
+
+def _absent_of_all(rows: Sequence[Row]) -> tuple[str, ...]:
+    place = rows[0].job.place
+    return _absent(rows, rivals_at(name_of(place.env), place.num_envs))
+
+
+def _against(
+    where: str, ours: Row | None, theirs: Row | None, absent: tuple[str, ...] = ()
+) -> Iterator[Reading]:
     if ours is None or theirs is None:
         return
     ratio = paired_ratio(ours, theirs)
     if ratio is not None:
-        yield Reading(f"{where}: {ours.job.label} to {theirs.job.label}", ratio.median)
+        yield Reading(f"{where}: {ours.job.label} to {theirs.job.label}", ratio.median, absent)
 
 
 def _auto(*names: str, least: int = 0, ours: str = "shoal auto") -> Read:
@@ -102,7 +118,8 @@ def _auto(*names: str, least: int = 0, ours: str = "shoal auto") -> Read:
 
     def read(measured: Measured) -> Iterator[Reading]:
         for where, rows in measured.places(*names, least=least):
-            yield from _against(where, _fastest(rows, [ours]), best(rows, is_rival))
+            pair = _fastest(rows, [ours]), best(rows, is_rival)
+            yield from _against(where, *pair, _absent_of_all(rows))
 
     return read
 
@@ -110,15 +127,22 @@ def _auto(*names: str, least: int = 0, ours: str = "shoal auto") -> Read:
 def _backend(ours: str, theirs: Sequence[str], *names: str, least: int = 0) -> Read:
     def read(measured: Measured) -> Iterator[Reading]:
         for where, rows in measured.places(*names, least=least):
-            yield from _against(where, _fastest(rows, [ours]), _fastest(rows, theirs))
+            pair = _fastest(rows, [ours]), _fastest(rows, theirs)
+            yield from _against(where, *pair, _absent(rows, theirs))
 
     return read
 
 
 def _each(ours: str, rivals: Sequence[str], *names: str, least: int = 0) -> Read:
     """To one rival after another."""
-    reads = [_backend(ours, [one], *names, least=least) for one in rivals]
-    return lambda measured: (reading for read in reads for reading in read(measured))
+
+    def read(measured: Measured) -> Iterator[Reading]:
+        for where, rows in measured.places(*names, least=least):
+            for rival in rivals:
+                pair = _fastest(rows, [ours]), _fastest(rows, [rival])
+                yield from _against(where, *pair, _absent(rows, rivals))
+
+    return read
 
 
 def _pufferlib(measured: Measured) -> Iterator[Reading]:
@@ -306,7 +330,9 @@ def _cells(target: Target, readings: Sequence[Reading], cores: int) -> list[str]
     if not readings:
         return [target.says, says, "–", "not measured", ""]
     worst = (max if target.at_most else min)(readings, key=lambda one: one.value)
-    return [target.says, says, f"{worst.value:.3g}", verdict(target, worst, asked), worst.where]
+    absent = dict.fromkeys(name for one in readings for name in one.absent)
+    said = verdict(target, worst, asked) + (f" (not measured: {', '.join(absent)})" * bool(absent))
+    return [target.says, says, f"{worst.value:.3g}", said, worst.where]
 
 
 def verdict(target: Target, worst: Reading, asked: float) -> str:

@@ -160,7 +160,7 @@ def test_pictures_are_drawn_where_there_is_more_than_one_number_of_environments(
 
 def test_targets_are_met_or_missed_by_so_much() -> None:
     text = targets.markdown([RECORD])
-    assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met |" in text
+    assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met (not measured: " in text
     assert "| CPU seconds to the first reset of 64 envs | ≤ 2 | 0.75 | met |" in text
     assert (
         "| auto to the best rival, empty steps, 8 envs and more | ≥ 2.5 | – | not measured |"
@@ -171,7 +171,21 @@ def test_targets_are_met_or_missed_by_so_much() -> None:
 def test_the_worst_reading_counts() -> None:
     worse = [outcome(BOUND, 9.0, "empty"), outcome("shoal auto", 1.0, "empty")]
     text = targets.markdown([record(*RECORD.outcomes, *worse, outcome("sb3 dummy", 2.0, "empty"))])
-    assert "| auto to the best rival, everywhere | ≥ 1 | 0.5 | not met, off by 50% |" in text
+    assert "| auto to the best rival, everywhere | ≥ 1 | 0.5 | not met, off by 50% (" in text
+
+
+def test_a_target_names_the_rivals_that_were_not_there() -> None:
+    rates = {"shoal process": 10.0, "gymnasium async": 1.0, "sb3 subproc": 1.0}
+    there = [outcome(name, rate, num_envs=64) for name, rate in rates.items()]
+    asked = Job("torchrl parallel", WORKLOADS["cartpole"].env, 64)
+    there.append(Outcome(asked, 0, None, "torchrl is not installed"))
+    bound = outcome(BOUND, 99.0, num_envs=64)
+    missing = "tianshou shmem, tianshou first-ready, torchrl parallel"
+    assert f"| ≥ 6 | 10 | met (not measured: {missing}) |" in targets.markdown(
+        [record(bound, *there)]
+    )
+    rest = [outcome(name, 2.0, num_envs=64) for name in missing.split(", ")]
+    assert "| ≥ 6 | 5 | not met, off by 17% |" in targets.markdown([record(bound, *there, *rest)])
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -195,7 +209,7 @@ def test_targets_are_read_from_records(tmp_path: Path, capsys: pytest.CaptureFix
     file = tmp_path / "record.json"
     file.write_text(RECORD.to_json())
     assert targets.main(["--from", str(file)]) == 0
-    assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met |" in capsys.readouterr().out
+    assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met (" in capsys.readouterr().out
 
 
 def test_what_is_measured_is_kept_after_each_group() -> None:
