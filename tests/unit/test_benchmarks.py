@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,12 @@ RECORD = record(
         Figures(start_s=0.5, start_cpu_s=0.75),
     ),
 )
+
+
+def test_a_report_says_of_which_commit_it_is_where_that_is_known() -> None:
+    told = replace(MACHINE, commit="0123456789-dirty")
+    assert "numpy 2; commit 0123456789-dirty; load 0.5" in report.machine_lines(told)
+    assert "numpy 2; load 0.5" in report.machine_lines(MACHINE)
 
 
 def test_a_report_says_what_the_record_holds() -> None:
