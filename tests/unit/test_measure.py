@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -39,6 +42,7 @@ from shoal.measure import (
     time_steps,
 )
 from shoal.measure.contest import Where
+from shoal.measure.fingerprint import checked_out
 from shoal.measure.rivals import FILES, contestants, find
 from shoal.measure.summary import disturbance
 from shoal.measure.table import as_markdown, as_text, body, seconds, skips
@@ -414,7 +418,37 @@ def test_the_machine_describes_itself() -> None:
     machine = fingerprint()
     assert machine.cores >= 1
     assert machine.packages["gymnasium"] == gymnasium.__version__
+    for rival in ("stable-baselines3", "torch", "pettingzoo"):
+        if importlib.util.find_spec(rival.replace("-", "_")):
+            assert machine.packages[rival] == importlib.metadata.version(rival)
     assert " " not in machine.name
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_commit_is_that_of_the_checkout_and_an_installed_file_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+
+    def git(*words: str) -> str:
+        command = ["git", "-c", "user.name=ann", "-c", "user.email=ann@example.org", *words]
+        return subprocess.run(
+            command, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    known, installed = tmp_path / "known.py", tmp_path / "installed.py"
+    known.write_text("1\n")
+    installed.write_text("1\n")
+    git("init", "-q")
+    assert checked_out(known) == ""
+    git("add", "known.py")
+    git("commit", "-qm", "one")
+    assert git("rev-parse", "HEAD").startswith(checked_out(known))
+    assert len(checked_out(known)) == 10
+    assert checked_out(installed) == ""
+    known.write_text("2\n")
+    assert checked_out(known).endswith("-dirty")
 
 
 # --- summaries and tables -----------------------------------------------------------------------
@@ -445,6 +479,15 @@ def test_a_row_is_the_middle_of_its_rounds() -> None:
     assert ours.fraction == 0.5  # 0.5, 0.6, 0.4 in the three rounds
     assert rows["sb3 dummy"].skipped
     assert rows["sb3 dummy"].spread is None
+
+
+def test_a_row_tells_every_choice_that_rounds_made() -> None:
+    job, notes = Job("shoal auto", "CartPole-v1", 8), ["hybrid", "serial", "hybrid", ""]
+    outcomes = [Outcome(job, number, Figures(1.0, note=note)) for number, note in enumerate(notes)]
+    (row,) = summarise(outcomes)
+    assert row.middle.note == "2 of 3 times hybrid; 1 of 3 times serial"
+    (row,) = summarise(outcomes[::2])
+    assert row.middle.note == "hybrid"
 
 
 def test_ratios_are_taken_round_by_round() -> None:
