@@ -33,6 +33,12 @@ CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
 FIRST_READY = ("shoal first-ready", "shoal first-ready hybrid")
 GROWING = ("shoal process", "shoal hybrid")
 GROWTH = (64, 1024)
+STARTING = ("shoal auto", *GROWING)
+SPAWNING = "gymnasium async spawn"
+IMPORTING = "sb3 subproc default"
+"""Every worker of it imports torch: 64 of them take minutes of a small machine, and gigabytes."""
+STARTS = {64: (SPAWNING,), 8: (SPAWNING, IMPORTING)}
+"""Whose start ours is compared with, at how many environments."""
 INFOS = (("empty", "infos"), ("work-50us", "infos-50us"))
 EVERYWHERE = ("shoal auto", "shoal serial")
 MORE_OF_OURS = {
@@ -80,8 +86,9 @@ def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Ite
         replace(_ours(name, "pauses", 8, duration_s), pause_s=WORKLOADS["pauses"].pause_s)
         for name in GROWING
     ]
-    spawns = plan.STARTERS if full else ["gymnasium async spawn"]
-    yield list(plan.start_jobs([*GROWING, *spawns], (64,)))
+    for num_envs, spawns in STARTS.items():
+        starters = plan.STARTERS if full else spawns
+        yield list(plan.start_jobs([*STARTING, *starters], (num_envs,)))
 
 
 def _counts(name: str, full: bool) -> Sequence[int]:

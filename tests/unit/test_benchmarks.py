@@ -165,6 +165,21 @@ def test_pictures_are_drawn_where_there_is_more_than_one_number_of_environments(
     assert (tmp_path / drawn[0]).read_text().startswith("<?xml")
 
 
+def a_start(contestant: str, num_envs: int, cpu_s: float) -> Outcome:
+    job = Job(contestant, WORKLOADS["cartpole"].env, num_envs, duration_s=0.0)
+    return Outcome(job, 0, Figures(start_s=cpu_s, start_cpu_s=cpu_s))
+
+
+def test_starts_are_compared_where_both_were_measured() -> None:
+    said = "| CPU of the start to that of rivals that do not fork the caller | ≤ 1 |"
+    starts = [a_start("shoal auto", 64, 1.0), a_start("gymnasium async spawn", 64, 10.0)]
+    text = targets.markdown([record(*starts)])
+    assert f"{said} 0.1 | met (not measured: sb3 subproc default) | 64 envs: shoal auto" in text
+    starts += [a_start("shoal auto", 8, 1.0), a_start("sb3 subproc default", 8, 4.0)]
+    text = targets.markdown([record(*starts)])
+    assert f"{said} 0.25 | met | 8 envs: shoal auto to sb3 subproc default |" in text
+
+
 def test_targets_are_met_or_missed_by_so_much() -> None:
     text = targets.markdown([RECORD])
     assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met (not measured: " in text
