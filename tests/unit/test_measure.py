@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -44,6 +44,7 @@ from shoal.measure import (
 from shoal.measure.contest import Where
 from shoal.measure.fingerprint import checked_out
 from shoal.measure.rivals import FILES, contestants, find
+from shoal.measure.rivals.shoal import TwoGroups
 from shoal.measure.summary import disturbance
 from shoal.measure.table import as_markdown, as_text, body, seconds, skips
 from shoal.measure.timing import NUM_SAMPLES, percentiles
@@ -150,6 +151,47 @@ def test_first_ready_counts_what_was_received() -> None:
     session.close()
     assert all(0 <= count <= 4 for count in steps)
     assert sum(steps) >= 2 * len(steps) * 0.8  # CartPole ends every twenty steps or so
+
+
+class Bookkeeper:
+    """An environment of four that is told what is sent and received; two of them come at a time."""
+
+    num_envs = 4
+    single_action_space = gymnasium.spaces.Discrete(2)
+    metadata: ClassVar = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.sent: list[list[int]] = []
+
+    def send(self, actions: Any, env_ids: Any) -> None:
+        assert not set(env_ids) & set(self.waiting), "sent on before it was received"
+        self.sent.append(list(env_ids))
+        self.waiting += list(env_ids)
+
+    def recv(self, min_envs: int) -> Any:
+        ids = np.array(sorted(self.waiting[-2:]))  # the latest first: those of the other group
+        self.waiting = [one for one in self.waiting if one not in ids]
+        none = np.zeros(len(ids), bool)
+        return shoal.Batch(None, none, none, none, {}, ids)
+
+
+def test_two_groups_step_in_turns_and_none_is_sent_before_it_was_received() -> None:
+    envs: Any = Bookkeeper()
+    session = TwoGroups(envs, "")
+    steps = [session.step(np.zeros(4, np.int64)) for _ in range(6)]
+    assert envs.sent == [[0, 2], [1, 3]] * 3
+    assert sum(steps) + len(envs.waiting) == 12
+
+
+def test_two_groups_count_what_was_received() -> None:
+    session = find("shoal two groups").open(Course.named("CartPole-v1", 5, 2))
+    session.reset()
+    actions = [session.prepare(one) for one in sample_actions(session.action_space, 5)]
+    steps = [session.step(one) for one in actions]
+    session.close()
+    assert sum(steps) <= 5 * len(steps) / 2
+    assert sum(steps) >= 5 * (len(steps) / 2 - 1) * 0.8  # CartPole ends every twenty steps or so
 
 
 # --- the timed loop -----------------------------------------------------------------------------
