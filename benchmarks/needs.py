@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 
 from benchmarks import plan
 from benchmarks.plan import jobs_at
@@ -30,7 +31,7 @@ FIRST_READY_RIVALS = ("tianshou first-ready",)
 CEILING = "envpool"
 LOCK_STEP = ("shoal auto", "shoal process", "shoal hybrid")
 CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
-FIRST_READY = ("shoal first-ready", "shoal first-ready hybrid")
+FIRST_READY = ("shoal first-ready", "shoal first-ready hybrid", "shoal two groups")
 GROWING = ("shoal process", "shoal hybrid")
 GROWTH = (64, 1024)
 STARTING = ("shoal auto", *GROWING)
@@ -39,6 +40,7 @@ IMPORTING = "sb3 subproc default"
 """Every worker of it imports torch: 64 of them take minutes of a small machine, and gigabytes."""
 STARTS = {64: (SPAWNING,), 8: (SPAWNING, IMPORTING)}
 """Whose start ours is compared with, at how many environments."""
+TEAM = ("shoal team auto", "shoal team process", "shoal team hybrid")
 INFOS = (("empty", "infos"), ("work-50us", "infos-50us"))
 EVERYWHERE = ("shoal auto", "shoal serial")
 MORE_OF_OURS = {
@@ -49,11 +51,14 @@ MORE_OF_OURS = {
     "pixels-210": ("shoal auto views",),
     "cartpole": GROWING,
     "halfcheetah": ("shoal hybrid",),
-    "waiting": ("shoal auto first-ready",),
+    "waiting": ("shoal auto first-ready", "shoal thread"),
+    "spread": TEAM,
 }
 """Beside those that are measured everywhere: what targets ask for, and what `auto` leaves out."""
-UNASKED = ("infos-50us", "pauses", "gameboy-4", "gameboy-24")
-"""Measured elsewhere: below, or by a command of their own (`make bench-gameboy`)."""
+UNASKED = ("infos-50us", "pauses", "gameboy-4", "gameboy-24", "connect-four")
+"""Measured elsewhere: below, or by a command of their own (`make bench-gameboy`, `bench-teams`)."""
+PACKAGES = {"spread": ("mpe2", "pettingzoo")}
+"""What is measured only where it is installed (`make bench-teams` does so)."""
 MANY_ENVS = {
     "cartpole": ("shoal hybrid",),
     "work-50us": (*GROWING, *FIRST_READY),
@@ -67,10 +72,14 @@ def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Ite
     """Jobs that are measured together, round robin."""
     cores = usable_cores()
     for name in WORKLOADS:
-        if name not in UNASKED:
+        if name not in UNASKED and all(map(find_spec, PACKAGES.get(name, ()))):
             for num_envs in _counts(name, full):
                 field = plan.FIELD if full else _field(name, num_envs, rivals)
-                yield list(jobs_at(WORKLOADS[name], num_envs, field, duration_s))
+                jobs = list(jobs_at(WORKLOADS[name], num_envs, field, duration_s))
+                if name == "cartpole" and num_envs >= 32 and cores == 2:
+                    # As PufferLib is fastest: its caller spins, and needs the other core.
+                    jobs.append(replace(jobs[0], contestant="shoal process", num_workers=1))
+                yield jobs
     for name, ours in MANY_ENVS.items():
         if 16 * cores not in _counts(name, full):
             yield list(jobs_at(WORKLOADS[name], 16 * cores, ours, duration_s))
@@ -96,6 +105,8 @@ def _counts(name: str, full: bool) -> Sequence[int]:
         return plan.ENV_COUNTS
     if name in CHEAP:
         return (8, 64)
+    if name == "spread":
+        return (8, 32)
     # Shares of the bound are asked for with four environments per worker and more.
     return (max(32, 4 * usable_cores()),) if name in MANY_ENVS else (32,)
 

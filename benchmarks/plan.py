@@ -21,6 +21,8 @@ FIELD = [one.name for one in contestants() if not one.only_starts]
 """Everyone who is measured stepping."""
 STARTERS = [one.name for one in contestants() if one.only_starts]
 """Those of whom only the start is of interest: the same as another one but for that."""
+ONE_EACH = ("shoal thread",)
+"""Whose workers may be as many as environments, where these wait: `auto` chooses so many itself."""
 QUICK_FIELD = [
     name
     for name in FIELD
@@ -41,7 +43,10 @@ def jobs_at(
             continue
         if workload.plays not in contestant.plays:
             continue
-        for num_workers in contestant.workers(num_envs, cores):
+        workers = contestant.workers(num_envs, cores)
+        if workload.waits and contestant.name in ONE_EACH:
+            workers = (*workers, num_envs)
+        for num_workers in workers:
             job = replace(bound, contestant=contestant.name, num_workers=num_workers)
             yield replace(job, pause_s=workload.pause_s)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks import plan
 from benchmarks.needs import (
     FIRST_READY,
+    FIRST_READY_RIVALS,
     GROWING,
     GROWTH,
     INFOS,
@@ -27,6 +28,7 @@ from benchmarks.needs import (
     SMALL_CORES,
     STARTING,
     STARTS,
+    TEAM,
     groups,
     rivals_at,
 )
@@ -262,7 +264,7 @@ TARGETS = (
     Target("of the bound, lock-step, 50 µs", 0.85, 0.80, _fraction(LOCK_STEP, "work-50us")),
     Target("of the bound, lock-step, 500 µs", 0.85, 0.75, _fraction(LOCK_STEP, "work-500us")),
     Target(
-        "of the bound, first-ready, 50 and 500 µs",
+        "of the bound, first-ready or two groups, 50 and 500 µs",
         0.93,
         0.93,
         _fraction(FIRST_READY, "work-50us", "work-500us"),
@@ -286,10 +288,20 @@ TARGETS = (
         _auto("waiting", least=32),
     ),
     Target(
-        "the same in first-ready batches, which some rivals have too",
+        "the same, auto in first-ready batches",
         1.2,
         1.2,
         _auto("waiting", least=32, ours="shoal auto first-ready"),
+    ),
+    Target(
+        "auto in first-ready batches to the best rival in such, environments that wait, 32 envs",
+        1.2,
+        1.2,
+        _backend("shoal auto first-ready", FIRST_READY_RIVALS, "waiting", least=32),
+    ),
+    Target("of the bound, a team of three", 0.85, 0.85, _fraction(TEAM, "spread", per_worker=0)),
+    Target(
+        "auto to the best rival, a team of three", 1.0, 1.0, _auto("spread", ours="shoal team auto")
     ),
     Target("without numeric infos to with them", 1.1, 1.1, _infos, at_most=True),
     Target("cores burnt by each worker while nobody steps", 0.01, 0.01, _pauses, at_most=True),

@@ -102,10 +102,17 @@ def test_environments_that_wait_are_bounded_by_processes_not_cores() -> None:
     assert first.num_workers == 32
 
 
+def test_threads_are_tried_with_one_for_each_environment_that_waits() -> None:
+    for workload, expected in (("waiting", [None, 32]), ("empty", [None])):
+        jobs = list(plan.jobs_at(WORKLOADS[workload], 32, ["shoal thread"], 0.1))[1:]
+        assert [job.num_workers for job in jobs] == expected
+
+
 @pytest.mark.parametrize("cores", [2, 16])
 def test_every_target_has_what_it_reads(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (plan, needs):
         monkeypatch.setattr(module, "usable_cores", lambda: cores)
+    monkeypatch.setattr(needs, "find_spec", lambda name: True)
     # As in a run, each group has rounds of its own; a chosen number of workers is the fastest.
     outcomes = [
         Outcome(job, number, Figures(1.0 + (job.num_workers or 0), start_cpu_s=1.0, pause_cpu=0.0))
@@ -115,6 +122,35 @@ def test_every_target_has_what_it_reads(cores: int, monkeypatch: pytest.MonkeyPa
     measured = targets.Measured(targets.summarise(outcomes), cores)
     for target in targets.TARGETS:
         assert list(target.read(measured)), target.says
+
+
+def test_teams_are_left_out_where_nothing_for_them_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(needs, "find_spec", lambda name: None)
+    kinds = {plan.name_of(job.env) for group in targets.groups(False, 0.1) for job in group}
+    assert "cartpole" in kinds
+    assert not kinds & {"spread", "connect-four"}
+
+
+def test_pufferlib_is_met_with_as_many_workers_as_cores_and_with_one_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (plan, needs):
+        monkeypatch.setattr(module, "usable_cores", lambda: 2)
+    outcomes = [
+        Outcome(job, number, Figures(12.0 / (job.num_workers or 1)))
+        for number, group in enumerate(targets.groups(False, 0.1))
+        for job in group
+    ]
+    (target,) = (one for one in targets.TARGETS if "PufferLib with the same" in one.says)
+    assert [
+        (one.where, one.value)
+        for one in target.read(targets.Measured(targets.summarise(outcomes), 2))
+    ] == [
+        ("cartpole, 64 envs: shoal process to pufferlib mp ×2", 2.0),
+        ("cartpole, 64 envs: shoal process ×1 to pufferlib mp ×1", 1.0),
+    ]
 
 
 # --- reports ------------------------------------------------------------------------------------
