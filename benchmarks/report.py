@@ -147,11 +147,13 @@ def _percent(share: float | None) -> str:
 
 
 def write(record: Record, folder: Path) -> Path:
-    """JSON, report and plots, next to each other."""
+    """JSON, report and plots, next to each other; the report is that of the JSON, which rounds."""
     from benchmarks.plots import draw
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{record.stem}.json").write_text(record.to_json())
+    kept = record.to_json()
+    (folder / f"{record.stem}.json").write_text(kept)
+    record = Record.from_json(kept)
     plots = draw(record, folder)
     report = folder / f"{record.stem}.md"
     report.write_text(markdown(record, plots))

@@ -370,12 +370,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(asked)
     if given.files:
         records = [Record.from_json(file.read_text()) for file in given.files]
-        print(markdown(records))
+        print(markdown(records), end="")
         return 0
     record = Record.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
     planned = groups(given.full, given.seconds, given.rivals)
     measure(record, planned, given.repeats, keep=lambda: write(record, given.out))
-    print("\n" + markdown([record]))
+    print("\n" + markdown([as_kept(record)]))
     return 0
 
 
@@ -383,7 +383,12 @@ def write(record: Record, folder: Path) -> None:
     """JSON and Markdown, next to each other."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"targets-{record.stem}.json").write_text(record.to_json())
-    (folder / f"targets-{record.stem}.md").write_text(markdown([record]))
+    (folder / f"targets-{record.stem}.md").write_text(markdown([as_kept(record)]))
+
+
+def as_kept(record: Record) -> Record:
+    """As it is read from its file, where numbers are rounded: what is said is said of that."""
+    return Record.from_json(record.to_json())
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

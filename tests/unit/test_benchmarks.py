@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks import needs, plan, plots, report, run, targets
+from benchmarks.training import report as training_report
+from benchmarks.training import task as training
 from benchmarks.workloads import WORKLOADS, Workload
 from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record
 from shoal.testing import check_env
@@ -268,6 +270,39 @@ def test_targets_are_read_from_records(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(RECORD.to_json())
     assert targets.main(["--from", str(file)]) == 0
     assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met (" in capsys.readouterr().out
+
+
+PRECISE = record(
+    *(outcome(name, 1234567.891, "empty") for name in (BOUND, "shoal auto", "gymnasium sync"))
+)
+
+
+def test_targets_read_from_a_file_are_what_was_written_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets.write(PRECISE, tmp_path)
+    (file,) = tmp_path.glob("targets-*.json")
+    assert targets.main(["--from", str(file)]) == 0
+    assert capsys.readouterr().out == file.with_suffix(".md").read_text()
+
+
+def test_a_report_written_again_is_the_same(tmp_path: Path) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    written = report.write(PRECISE, first)
+    kept = Record.from_json(written.with_suffix(".json").read_text())
+    assert report.write(kept, again).read_text() == written.read_text()
+    assert "1,234,570" in written.read_text()
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(plan.RESULTS.glob("*.json"))])
+def test_records_of_other_days_can_be_read(name: str) -> None:
+    text = (plan.RESULTS / name).read_text()
+    if name.startswith("train-"):
+        kept = training.Record.from_json(text)
+        assert training_report.markdown(kept).startswith("# ")
+        return
+    read = targets.markdown([Record.from_json(text)]) if name.startswith("targets") else None
+    assert (read or report.markdown(Record.from_json(text))).startswith("# ")
 
 
 def test_what_is_measured_is_kept_after_each_group() -> None:
