@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cli import main
-from shoal.measure import BOUND, Figures, Job, Outcome, summarise
+from shoal.measure import BOUND, Figures, Job, Outcome, bench, summarise
 from shoal.measure.bench import OURS, conclude, installed_rivals, plan
 
 TINY = ["--n-envs", "2", "--seconds", "0.02", "--repeats", "1"]
@@ -85,6 +85,67 @@ def test_the_fastest_is_recommended_and_the_simplest_where_it_is_as_good() -> No
     assert 'backend="hybrid"' in conclude(rows(serial=100.0, hybrid=200.0))
     assert 'backend="serial"' in conclude(rows(serial=100.0, hybrid=101.0))
     assert "num_envs=8):" in conclude(rows(auto=100.0, serial=102.0, hybrid=101.0))
+
+
+@pytest.mark.parametrize(
+    ("contestant", "num_workers", "how"),
+    [
+        ("shoal auto", None, ")"),
+        ("shoal process", None, ', backend="process")'),
+        ("shoal process", 15, ', backend="process", num_workers=15)'),
+        (
+            "shoal first-ready",
+            15,
+            ', backend="process", num_workers=15, batch_size=16) with send and recv',
+        ),
+    ],
+)
+def test_the_line_that_is_shown_is_the_setting_that_was_measured(
+    contestant: str, num_workers: int | None, how: str
+) -> None:
+    job = Job(contestant, "CartPole-v1", 32, num_workers)
+    said = conclude(summarise([Outcome(job, 0, Figures(steps_per_s=100.0))]))
+    assert said == f'Use shoal.make("CartPole-v1", num_envs=32{how}: 100 steps/s.'
+
+
+@pytest.mark.parametrize(("waits", "processes"), [(False, 2), (True, 8)])
+def test_environments_that_wait_are_bounded_by_their_number(
+    monkeypatch: pytest.MonkeyPatch, waits: bool, processes: int
+) -> None:
+    monkeypatch.setattr(bench, "usable_cores", lambda: 2)
+    assert next(plan("CartPole-v1", 8, [], 0.1, waits)).num_workers == processes
+
+
+def test_an_environment_that_waits_is_found_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sleepy.py").write_text(SLEEPY)
+    monkeypatch.chdir(tmp_path)
+    assert (
+        main(["bench", "sleepy:make", "--n-envs", "6", "--seconds", "0.02", "--repeats", "1"]) == 0
+    )
+    assert "bound ×6 (6 processes)" in capsys.readouterr().out
+
+
+SLEEPY = """
+import time
+import gymnasium
+import numpy as np
+
+class Sleepy(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        time.sleep(0.005)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+make = Sleepy
+"""
 
 
 def test_a_faster_rival_is_not_kept_quiet() -> None:

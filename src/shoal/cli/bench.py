@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from shoal.engine.probe import Probe
 from shoal.errors import ConfigError
 from shoal.measure import Outcome, Record, contest, summarise
+from shoal.measure.advise import look_at
 from shoal.measure.bench import conclude, describe, installed_rivals, plan
 from shoal.measure.summary import disturbance
 from shoal.vector.checks import as_count
@@ -44,9 +46,11 @@ def run(given: argparse.Namespace) -> int:
     resolve(given.env)
     _check(given)
     rivals = installed_rivals() if given.rivals else []
+    found = look_at(given.env)
+    waits = isinstance(found, Probe) and found.waits
     record = Record.begin(["shoal", "bench", given.env])
     for num_envs in given.n_envs:
-        jobs = list(plan(given.env, num_envs, rivals, given.seconds))
+        jobs = list(plan(given.env, num_envs, rivals, given.seconds, waits))
         outcomes = list(_watched(contest(jobs, given.repeats), len(jobs) * given.repeats))
         record.outcomes += outcomes
         print(describe(summarise(outcomes), jobs[0].place), end="\n\n")

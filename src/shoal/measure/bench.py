@@ -35,10 +35,15 @@ def _is_fit(contestant: Contestant) -> bool:
     return here and not contestant.only_starts and "one" in contestant.plays
 
 
-def plan(env: str, num_envs: int, rivals: Sequence[str], duration_s: float) -> Iterator[Job]:
-    """The bound, Shoal on each backend, and these rivals, with so many environments."""
+def plan(
+    env: str, num_envs: int, rivals: Sequence[str], duration_s: float, waits: bool = False
+) -> Iterator[Job]:
+    """The bound, Shoal on each backend, and these rivals, with so many environments.
+
+    Environments that wait are bounded by their number, and not by cores.
+    """
     cores = usable_cores()
-    yield Job(BOUND, env, num_envs, min(num_envs, cores), duration_s)
+    yield Job(BOUND, env, num_envs, num_envs if waits else min(num_envs, cores), duration_s)
     for contestant in map(find, [*OURS, *rivals]):
         for num_workers in contestant.workers(num_envs, cores):
             yield Job(contestant.name, env, num_envs, num_workers, duration_s)
@@ -74,12 +79,15 @@ def _complexity(row: Row) -> tuple[int, float]:
 def code(job: Job) -> str:
     """The call that makes what was measured."""
     name = job.contestant.removeprefix("shoal ")
-    how = f', backend="{name}")'
-    if name == "auto":
-        how = ")"
-    elif name == "first-ready":
-        how = f', backend="process", batch_size={max(1, job.num_envs // 2)}) with send and recv'
-    return f'shoal.make("{job.env}", num_envs={job.num_envs}{how}'
+    first_ready = name == "first-ready"
+    given = [f'"{job.env}"', f"num_envs={job.num_envs}"]
+    if name != "auto":
+        given.append(f'backend="{"process" if first_ready else name}"')
+    if job.num_workers is not None:
+        given.append(f"num_workers={job.num_workers}")
+    if first_ready:
+        given.append(f"batch_size={max(1, job.num_envs // 2)}")
+    return f"shoal.make({', '.join(given)})" + " with send and recv" * first_ready
 
 
 def _remark(ours: Row, rival: Row | None) -> str:
