@@ -11,10 +11,19 @@ from pathlib import Path
 
 from benchmarks.plan import name_of
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Machine, Outcome, Record, Row, summarise
+from shoal.measure import Machine, Outcome, Record, Row, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
-from shoal.measure.table import HEADERS, NONE, as_markdown, body, count, ratio, seconds, skips
+from shoal.measure.table import (
+    FOOTPRINT_HEADERS,
+    HEADERS,
+    NONE,
+    as_markdown,
+    body,
+    footprints,
+    seconds,
+    skips,
+)
 
 NOTES = """\
 Steps are transitions: a call that only resets an environment is none. *To best rival* is the median
@@ -125,21 +134,11 @@ def _footprints(rows: Sequence[Row]) -> str:
     """Memory, processes and descriptors, where most environments were stepped."""
     chosen = [row for row in rows if name_of(row.job.env) == "cartpole"] or list(rows)
     most = max((row.job.num_envs for row in chosen), default=0)
-    cells = [
-        [
-            row.job.label,
-            count(row.middle.num_processes),
-            ratio(row.middle.worker_mb),
-            ratio(row.middle.total_mb),
-            count(row.middle.descriptors),
-        ]
-        for row in chosen
-        if row.job.num_envs == most and row.rates and row.job.contestant != BOUND
-    ]
+    cells = footprints([row for row in chosen if row.job.num_envs == most])
     if not cells:
         return ""
-    headers = ("contestant", "processes", "MB per worker", "MB in all", "descriptors")
-    return f"## Memory and descriptors, {most} environments\n\n" + as_markdown(headers, cells)
+    title = f"## Start, memory and descriptors, {most} environments\n\n"
+    return title + as_markdown(FOOTPRINT_HEADERS, cells)
 
 
 def _percent(share: float | None) -> str:

@@ -1,6 +1,6 @@
 """The targets, one by one: what was asked, what was measured, and by how much it was missed.
 
-`python -m benchmarks.targets` measures what the table needs (20 minutes; `--full`: with everyone
+`python -m benchmarks.targets` measures what the table needs (half an hour; `--full`: with everyone
 at every number of environments, hours) and prints it; `--from FILE...` reads records instead.
 It reports, and never asserts.
 """

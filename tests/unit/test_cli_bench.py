@@ -24,6 +24,11 @@ def test_it_ends_in_one_line_that_says_what_to_use(
     for name in ("bound", *OURS):
         assert any(line.startswith(name) for line in lines), name
     assert lines[-1].startswith('Use shoal.make("CartPole-v1", num_envs=2')
+    headers = next(number for number, line in enumerate(lines) if "descriptors" in line)
+    assert "2 environments" in lines[headers - 1]
+    taken = {line.split("  ")[0]: line for line in lines[headers + 1 : headers + 1 + len(OURS)]}
+    assert taken.keys() == set(OURS)
+    assert all(line.endswith(tuple("0123456789–")) for line in taken.values())
     outcomes = [Outcome.from_dict(one) for one in json.loads(file.read_text())["outcomes"]]
     assert {one.job.contestant for one in outcomes} == {BOUND, *OURS}
 
@@ -106,6 +111,19 @@ def test_the_line_that_is_shown_is_the_setting_that_was_measured(
     job = Job(contestant, "CartPole-v1", 32, num_workers)
     said = conclude(summarise([Outcome(job, 0, Figures(steps_per_s=100.0))]))
     assert said == f'Use shoal.make("CartPole-v1", num_envs=32{how}: 100 steps/s.'
+
+
+def test_what_starting_and_keeping_takes_is_shown_for_most_environments() -> None:
+    taken = Figures(
+        10.0, start_s=0.5, num_processes=3, worker_mb=20.0, total_mb=70.5, descriptors=9
+    )
+    many = Outcome(Job("shoal process", "CartPole-v1", 32), 0, taken)
+    few = Outcome(Job("shoal serial", "CartPole-v1", 8), 0, taken)
+    title, headers, line = bench.describe_footprints(summarise([few, many])).splitlines()
+    assert "32 environments" in title
+    assert headers.split("  ")[-1] == "descriptors"
+    assert line.split() == ["shoal", "process", "500", "ms", "3", "20.00", "70.50", "9"]
+    assert bench.describe_footprints([]) == ""
 
 
 @pytest.mark.parametrize(("waits", "processes"), [(False, 2), (True, 8)])

@@ -11,7 +11,7 @@ from shoal.engine.probe import Probe
 from shoal.errors import ConfigError
 from shoal.measure import Outcome, Record, contest, summarise
 from shoal.measure.advise import look_at
-from shoal.measure.bench import conclude, describe, installed_rivals, plan
+from shoal.measure.bench import conclude, describe, describe_footprints, installed_rivals, plan
 from shoal.measure.summary import disturbance
 from shoal.vector.checks import as_count
 from shoal.vector.source import resolve
@@ -57,6 +57,8 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         given.json.write_text(record.to_json())
     rows = summarise(record.outcomes)
+    if taken := describe_footprints(rows):
+        print(taken, end="\n\n")
     if warning := disturbance(record.outcomes):
         print(warning, file=sys.stderr)
     print(conclude(rows))

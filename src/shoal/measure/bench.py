@@ -10,7 +10,17 @@ from shoal.measure.job import BOUND, Job, Place
 from shoal.measure.rivals import contestants, find
 from shoal.measure.session import Contestant
 from shoal.measure.summary import Row, at, best, paired_ratio
-from shoal.measure.table import HEADERS, as_text, body, count, is_rival, ratio, skips
+from shoal.measure.table import (
+    FOOTPRINT_HEADERS,
+    HEADERS,
+    as_text,
+    body,
+    count,
+    footprints,
+    is_rival,
+    ratio,
+    skips,
+)
 
 OURS = (
     "shoal auto",
@@ -55,6 +65,16 @@ def describe(rows: Sequence[Row], place: Place) -> str:
     lines = [f"{place.env}, {place.num_envs} environments", as_text(HEADERS, body(here))]
     lines += [f"not measured: {one}" for one in skips(here)]
     return "\n".join(lines)
+
+
+def describe_footprints(rows: Sequence[Row]) -> str:
+    """What each takes to start and to keep, where most environments were stepped; or nothing."""
+    most = max((row.job.num_envs for row in rows if row.rates), default=0)
+    cells = footprints([row for row in rows if row.job.num_envs == most])
+    if not cells:
+        return ""
+    title = f"start (to the end of the first reset) and memory, {most} environments"
+    return f"{title}\n{as_text(FOOTPRINT_HEADERS, cells)}"
 
 
 def conclude(rows: Sequence[Row]) -> str:
