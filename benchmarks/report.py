@@ -31,6 +31,10 @@ over rounds of the ratio to the fastest peer that runs the same Python environme
 included. *Of the bound* is the share of what as many processes do that step the same environments
 and never communicate. *×n* is a number of workers that was chosen; without it a contestant decides
 by itself. CPU seconds are those of the caller and all its workers."""
+OTHERS = {
+    "targets-": "left to `python -m benchmarks.targets --from`",
+    "train-": "left to `python -m benchmarks.train report`",
+}
 
 
 def markdown(record: Record, plots: Sequence[str] = ()) -> str:
@@ -145,20 +149,29 @@ def _percent(share: float | None) -> str:
     return NONE if share is None else f"{share:.2%}"
 
 
-def write(record: Record, folder: Path) -> Path:
+def write(record: Record, folder: Path, stem: str | None = None) -> Path:
     """JSON, report and plots, next to each other; the report is that of the JSON, which rounds."""
     from benchmarks.plots import draw
 
     folder.mkdir(parents=True, exist_ok=True)
-    kept = record.to_json()
-    (folder / f"{record.stem}.json").write_text(kept)
+    stem, kept = stem or record.stem, record.to_json()
+    (folder / f"{stem}.json").write_text(kept)
     record = Record.from_json(kept)
-    plots = draw(record, folder)
-    report = folder / f"{record.stem}.md"
+    plots = draw(record, folder, stem)
+    report = folder / f"{stem}.md"
     report.write_text(markdown(record, plots))
     return report
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Each record keeps its name; those of other commands have reports of their own."""
+    for given in map(Path, sys.argv[1:] if arguments is None else arguments):
+        if given.name.startswith(tuple(OTHERS)):
+            print(f"{given}: {OTHERS[given.name.partition('-')[0] + '-']}")
+        else:
+            print(write(Record.from_json(given.read_text()), given.parent, given.stem))
+    return 0
+
+
 if __name__ == "__main__":
-    for given in map(Path, sys.argv[1:]):
-        print(write(Record.from_json(given.read_text()), given.parent))
+    sys.exit(main())

@@ -198,9 +198,25 @@ def test_pictures_are_drawn_where_there_is_more_than_one_number_of_environments(
 ) -> None:
     pytest.importorskip("matplotlib")
     more = [outcome(BOUND, 2000.0, num_envs=64), outcome("shoal auto", 900.0, num_envs=64)]
-    drawn = plots.draw(record(*RECORD.outcomes, *more), tmp_path)
-    assert drawn == ["a-cpu-2cores-2026-01-02-cartpole.svg"]
-    assert (tmp_path / drawn[0]).read_text().startswith("<?xml")
+    drawn = plots.draw(record(*RECORD.outcomes, *more), tmp_path, "some")
+    assert drawn == ["some-cartpole.svg"]
+    once = (tmp_path / drawn[0]).read_text()
+    assert once.startswith("<?xml")
+    plots.draw(record(*RECORD.outcomes, *more), tmp_path, "some")
+    assert (tmp_path / drawn[0]).read_text() == once
+
+
+def test_a_contestant_has_one_line_and_the_highest_is_first() -> None:
+    rates = {(8, 1): 5.0, (8, 2): 7.0, (64, 1): 9.0, (64, 2): 8.0}
+    several = [
+        outcome("pufferlib mp", rate, num_envs=num_envs, num_workers=num_workers)
+        for (num_envs, num_workers), rate in rates.items()
+    ]
+    ours = [outcome("shoal auto", rate, num_envs=num) for num, rate in ((8, 6.0), (64, 20.0))]
+    assert list(plots.lines(report.summarise([*several, *ours])).items()) == [
+        ("shoal auto", [(8, 6.0), (64, 20.0)]),
+        ("pufferlib mp", [(8, 7.0), (64, 9.0)]),
+    ]
 
 
 def a_start(contestant: str, num_envs: int, cpu_s: float) -> Outcome:
@@ -292,6 +308,16 @@ def test_a_report_written_again_is_the_same(tmp_path: Path) -> None:
     kept = Record.from_json(written.with_suffix(".json").read_text())
     assert report.write(kept, again).read_text() == written.read_text()
     assert "1,234,570" in written.read_text()
+
+
+def test_a_report_written_again_keeps_the_name_of_its_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stem in ("teams-machine", "targets-machine"):
+        (tmp_path / f"{stem}.json").write_text(PRECISE.to_json())
+    assert report.main([str(path) for path in sorted(tmp_path.glob("*.json"))]) == 0
+    assert "benchmarks.targets --from" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.glob("*.md")} == {"teams-machine.md"}
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(plan.RESULTS.glob("*.json"))])
