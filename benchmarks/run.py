@@ -29,7 +29,7 @@ START_LIMIT_S = 300.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
-    record = Record.begin(["python", "-m", "benchmarks.run", *given.asked])
+    record = plan.begin(["python", "-m", "benchmarks.run", *given.asked])
     groups = [
         list(plan.jobs_at(WORKLOADS[name], num_envs, given.contestants, given.seconds))
         for name in given.workloads

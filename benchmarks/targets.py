@@ -372,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         records = [Record.from_json(file.read_text()) for file in given.files]
         print(markdown(records), end="")
         return 0
-    record = Record.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
+    record = plan.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
     planned = groups(given.full, given.seconds, given.rivals)
     measure(record, planned, given.repeats, keep=lambda: write(record, given.out))
     print("\n" + markdown([as_kept(record)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +154,24 @@ def test_pufferlib_is_met_with_as_many_workers_as_cores_and_with_one_fewer(
         ("cartpole, 64 envs: shoal process to pufferlib mp ×2", 2.0),
         ("cartpole, 64 envs: shoal process ×1 to pufferlib mp ×1", 1.0),
     ]
+
+
+def test_a_record_tells_versions_of_other_interpreters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "ROOT", tmp_path)
+    python = tmp_path / ".venv-agilerl" / "bin" / "python"
+    told = (
+        tmp_path / ".venv-agilerl" / "lib" / "python3" / "site-packages" / "agilerl-1.2.dist-info"
+    )
+    for folder in (python.parent, told):
+        folder.mkdir(parents=True)
+    python.touch()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: agilerl\nVersion: 1.2\n")
+    assert plan.begin(["some"]).machine.packages["agilerl"] == "1.2"
+    job = Job("agilerl async", WORKLOADS["spread"].env, 8)
+    assert plan.where(job).python == str(python)
+    assert plan.where(replace(job, contestant=BOUND)).python == sys.executable
 
 
 # --- reports ------------------------------------------------------------------------------------
