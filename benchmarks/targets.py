@@ -288,13 +288,13 @@ TARGETS = (
         _auto("waiting", least=32),
     ),
     Target(
-        "the same, auto in first-ready batches",
+        "auto in first-ready batches to the best rival, environments that wait, 32 envs",
         1.2,
         1.2,
         _auto("waiting", least=32, ours="shoal auto first-ready"),
     ),
     Target(
-        "auto in first-ready batches to the best rival in such, environments that wait, 32 envs",
+        "auto in first-ready batches to the best rival in such, the same environments",
         1.2,
         1.2,
         _backend("shoal auto first-ready", FIRST_READY_RIVALS, "waiting", least=32),
