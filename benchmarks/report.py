@@ -153,14 +153,20 @@ def write(record: Record, folder: Path, stem: str | None = None) -> Path:
     """JSON, report and plots, next to each other; the report is that of the JSON, which rounds."""
     from benchmarks.plots import draw
 
-    folder.mkdir(parents=True, exist_ok=True)
-    stem, kept = stem or record.stem, record.to_json()
-    (folder / f"{stem}.json").write_text(kept)
-    record = Record.from_json(kept)
-    plots = draw(record, folder, stem)
-    report = folder / f"{stem}.md"
+    kept = keep(record, folder, stem)
+    record = Record.from_json(kept.read_text())
+    plots = draw(record, folder, kept.stem)
+    report = kept.with_suffix(".md")
     report.write_text(markdown(record, plots))
     return report
+
+
+def keep(record: Record, folder: Path, stem: str | None = None) -> Path:
+    """The JSON alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{stem or record.stem}.json"
+    file.write_text(record.to_json())
+    return file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -300,6 +300,21 @@ def test_a_run_leaves_a_record_and_a_report(
     assert str(tmp_path) not in file.read_text()
 
 
+def test_a_run_that_is_broken_off_leaves_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "write", interrupt)
+    arguments = ["--workloads", "empty", "--env-counts", "2", "--repeats", "1", "--no-starts"]
+    more = ["--seconds", "0.01", "--contestants", "shoal serial", "--out", str(tmp_path)]
+    with pytest.raises(KeyboardInterrupt):
+        run.main([*arguments, *more])
+    (file,) = tmp_path.glob("*.json")
+    assert len(Record.from_json(file.read_text()).outcomes) == 2
+
+
 def test_targets_are_read_from_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "record.json"
     file.write_text(RECORD.to_json())
