@@ -132,7 +132,7 @@ bench-gameboy: $(BENCH_GAMEBOY) ## Game Boys at 4 and 24 frames a step, beside S
 bench-train: $(BENCH_LEARNING) ## whole training against Stable-Baselines3's PPO; a quarter of an hour
 	@$(BENCH)/python -m benchmarks.train against $(ARGS)
 
-targets: $(BENCH_READY) ## the project's targets for speed, one by one
+targets: $(BENCH_ALL) ## the project's targets for speed, one by one
 	@$(BENCH)/python -m benchmarks.targets $(ARGS)
 
 results: $(BENCH_LEARNING) ## what PPO learns beside Stable-Baselines3's, into docs/results.md; hours, resumable

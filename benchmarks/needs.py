@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 
 from benchmarks import plan
 from benchmarks.plan import jobs_at
 from benchmarks.workloads import WORKLOADS
 from shoal.engine.machine import usable_cores
 from shoal.measure import Job
+from shoal.measure.rivals import find
 
 SMALL_CORES = 4
 """Up to so many the column for small machines holds."""
@@ -25,12 +27,20 @@ PIPE_RIVALS = (
     "tianshou first-ready",
     "torchrl parallel",
 )
+FIRST_READY_RIVALS = ("tianshou first-ready",)
 CEILING = "envpool"
 LOCK_STEP = ("shoal auto", "shoal process", "shoal hybrid")
 CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
-FIRST_READY = ("shoal first-ready", "shoal first-ready hybrid")
+FIRST_READY = ("shoal first-ready", "shoal first-ready hybrid", "shoal two groups")
 GROWING = ("shoal process", "shoal hybrid")
 GROWTH = (64, 1024)
+STARTING = ("shoal auto", *GROWING)
+SPAWNING = "gymnasium async spawn"
+IMPORTING = "sb3 subproc default"
+"""Every worker of it imports torch: 64 of them take minutes of a small machine, and gigabytes."""
+STARTS = {64: (SPAWNING,), 8: (SPAWNING, IMPORTING)}
+"""Whose start ours is compared with, at how many environments."""
+TEAM = ("shoal team auto", "shoal team process", "shoal team hybrid")
 INFOS = (("empty", "infos"), ("work-50us", "infos-50us"))
 EVERYWHERE = ("shoal auto", "shoal serial")
 MORE_OF_OURS = {
@@ -41,11 +51,14 @@ MORE_OF_OURS = {
     "pixels-210": ("shoal auto views",),
     "cartpole": GROWING,
     "halfcheetah": ("shoal hybrid",),
-    "waiting": ("shoal auto first-ready",),
+    "waiting": ("shoal auto first-ready", "shoal thread"),
+    "spread": TEAM,
 }
 """Beside those that are measured everywhere: what targets ask for, and what `auto` leaves out."""
-UNASKED = ("infos-50us", "pauses", "gameboy-4", "gameboy-24")
-"""Measured elsewhere: below, or by a command of their own (`make bench-gameboy`)."""
+UNASKED = ("infos-50us", "pauses", "gameboy-4", "gameboy-24", "connect-four")
+"""Measured elsewhere: below, or by a command of their own (`make bench-gameboy`, `bench-teams`)."""
+PACKAGES = {"spread": ("mpe2", "pettingzoo")}
+"""What is measured only where it is installed (`make bench-teams` does so)."""
 MANY_ENVS = {
     "cartpole": ("shoal hybrid",),
     "work-50us": (*GROWING, *FIRST_READY),
@@ -59,10 +72,14 @@ def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Ite
     """Jobs that are measured together, round robin."""
     cores = usable_cores()
     for name in WORKLOADS:
-        if name not in UNASKED:
+        if name not in UNASKED and all(map(find_spec, PACKAGES.get(name, ()))):
             for num_envs in _counts(name, full):
                 field = plan.FIELD if full else _field(name, num_envs, rivals)
-                yield list(jobs_at(WORKLOADS[name], num_envs, field, duration_s))
+                jobs = list(jobs_at(WORKLOADS[name], num_envs, field, duration_s))
+                if name == "cartpole" and num_envs >= 32 and cores == 2:
+                    # As PufferLib is fastest: its caller spins, and needs the other core.
+                    jobs.append(replace(jobs[0], contestant="shoal process", num_workers=1))
+                yield jobs
     for name, ours in MANY_ENVS.items():
         if 16 * cores not in _counts(name, full):
             yield list(jobs_at(WORKLOADS[name], 16 * cores, ours, duration_s))
@@ -78,8 +95,9 @@ def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Ite
         replace(_ours(name, "pauses", 8, duration_s), pause_s=WORKLOADS["pauses"].pause_s)
         for name in GROWING
     ]
-    spawns = plan.STARTERS if full else ["gymnasium async spawn"]
-    yield list(plan.start_jobs([*GROWING, *spawns], (64,)))
+    for num_envs, spawns in STARTS.items():
+        starters = plan.STARTERS if full else spawns
+        yield list(plan.start_jobs([*STARTING, *starters], (num_envs,)))
 
 
 def _counts(name: str, full: bool) -> Sequence[int]:
@@ -87,16 +105,32 @@ def _counts(name: str, full: bool) -> Sequence[int]:
         return plan.ENV_COUNTS
     if name in CHEAP:
         return (8, 64)
+    if name == "spread":
+        return (8, 32)
     # Shares of the bound are asked for with four environments per worker and more.
     return (max(32, 4 * usable_cores()),) if name in MANY_ENVS else (32,)
 
 
 def _field(name: str, num_envs: int, rivals: Sequence[str]) -> list[str]:
     """Those of ours that a target asks about here, and rivals; where some are named, these too."""
-    named = (*PIPE_RIVALS, CEILING) if name == "cartpole" and num_envs >= 32 else ()
-    if name == "waiting":
-        named = ("tianshou first-ready",)
-    return list(dict.fromkeys((*EVERYWHERE, *MORE_OF_OURS.get(name, ()), *rivals, *named)))
+    ours = (*EVERYWHERE, *MORE_OF_OURS.get(name, ()))
+    return list(dict.fromkeys((*ours, *rivals, *_named(name, num_envs))))
+
+
+def _named(name: str, num_envs: int) -> Sequence[str]:
+    """Who is asked about in so many words."""
+    if name == "cartpole" and num_envs >= 32:
+        return (*PIPE_RIVALS, CEILING)
+    return FIRST_READY_RIVALS if name == "waiting" else ()
+
+
+def rivals_at(name: str, num_envs: int) -> list[str]:
+    """Who has to be there before Shoal can be said to be ahead of its rivals."""
+    if num_envs not in {*_counts(name, full=False), *plan.ENV_COUNTS}:
+        return []  # a place for some of them only
+    known = map(find, dict.fromkeys((*RIVALS, *_named(name, num_envs))))
+    kind = WORKLOADS[name].plays if name in WORKLOADS else "one"
+    return [one.name for one in known if one.family == "rival" and kind in one.plays]
 
 
 def _ours(contestant: str, workload: str, num_envs: int, duration_s: float) -> Job:

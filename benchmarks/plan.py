@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 from benchmarks.workloads import WORKLOADS, Workload
 from shoal.engine.machine import usable_cores
-from shoal.measure import BOUND, Job
+from shoal.measure import BOUND, Job, Record
 from shoal.measure.contest import Where
 from shoal.measure.rivals import contestants, find
 
@@ -21,6 +22,8 @@ FIELD = [one.name for one in contestants() if not one.only_starts]
 """Everyone who is measured stepping."""
 STARTERS = [one.name for one in contestants() if one.only_starts]
 """Those of whom only the start is of interest: the same as another one but for that."""
+ONE_EACH = ("shoal thread",)
+"""Whose workers may be as many as environments, where these wait: `auto` chooses so many itself."""
 QUICK_FIELD = [
     name
     for name in FIELD
@@ -41,7 +44,10 @@ def jobs_at(
             continue
         if workload.plays not in contestant.plays:
             continue
-        for num_workers in contestant.workers(num_envs, cores):
+        workers = contestant.workers(num_envs, cores)
+        if workload.waits and contestant.name in ONE_EACH:
+            workers = (*workers, num_envs)
+        for num_workers in workers:
             job = replace(bound, contestant=contestant.name, num_workers=num_workers)
             yield replace(job, pause_s=workload.pause_s)
 
@@ -60,14 +66,33 @@ def name_of(env: str) -> str:
 
 
 def where(job: Job) -> Where:
-    """The interpreter that has this contestant's package: .venv-bench-<package>, or our own.
+    """In the interpreter that has this contestant's package."""
+    package = "" if job.contestant == BOUND else find(job.contestant).needs
+    python = apart(package) or sys.executable
+    return Where(os.fspath(python), (str(ROOT / "src"), str(ROOT)))
+
+
+def apart(package: str) -> Path | None:
+    """The interpreter that is there for this package, .venv-bench-<package>; usually there is none.
 
     Where there is one for tests beside that package, .venv-<package>, it serves as well.
     """
-    path = (str(ROOT / "src"), str(ROOT))
-    own = "" if job.contestant == BOUND else find(job.contestant).needs
-    for folder in (f".venv-bench-{own}", f".venv-{own}"):
-        apart = ROOT / folder / "bin" / "python"
-        if own and apart.exists():
-            return Where(os.fspath(apart), path)
-    return Where(sys.executable, path)
+    folders = (f".venv-bench-{package}", f".venv-{package}") if package else ()
+    pythons = (ROOT / folder / "bin" / "python" for folder in folders)
+    return next(filter(Path.exists, pythons), None)
+
+
+def begin(command: Sequence[str]) -> Record:
+    """A record that also tells the versions of those who have an interpreter of their own."""
+    record = Record.begin(command)
+    packages = record.machine.packages | dict(_versions_apart())
+    record.machine = replace(record.machine, packages=packages)
+    return record
+
+
+def _versions_apart() -> Iterator[tuple[str, str]]:
+    for package in dict.fromkeys(one.needs for one in contestants()):
+        if python := apart(package):
+            folders = [os.fspath(one) for one in python.parents[1].glob("lib/*/site-packages")]
+            for found in metadata.distributions(name=package, path=folders):
+                yield package, found.version

@@ -1,4 +1,7 @@
-"""Steps per second against environments, one small picture for each workload, with the bound."""
+"""Steps per second against environments, one small picture for each workload, with the bound.
+
+A contestant has one line, with the best of its numbers of workers, in the same colour everywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plan import name_of
+from benchmarks.plan import FIELD, name_of
 from shoal.measure import BOUND, Record, Row, summarise
 from shoal.measure.rivals import family_of
 
@@ -17,19 +20,20 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(record: Record, folder: Path) -> list[str]:
+def draw(record: Record, folder: Path, stem: str) -> list[str]:
     """The names of the pictures drawn; none where matplotlib is missing or nothing can be seen."""
     try:
         import matplotlib
     except ImportError:
         return []
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "shoal"  # the same picture from the same record
     rows = [row for row in summarise(record.outcomes) if row.rates]
     drawn = []
     for env in dict.fromkeys(row.job.env for row in rows):
         of_env = [row for row in rows if row.job.env == env]
         if len({row.job.num_envs for row in of_env}) > 1:
-            name = f"{record.stem}-{name_of(env)}.svg"
+            name = f"{stem}-{name_of(env)}.svg"
             _draw_one(env, of_env, folder / name)
             drawn.append(name)
     return drawn
@@ -38,26 +42,36 @@ def draw(record: Record, folder: Path) -> list[str]:
 def _draw_one(env: str, rows: Iterable[Row], file: Path) -> None:
     from matplotlib import pyplot
 
-    by_label: dict[str, list[Row]] = {}
-    for row in rows:
-        label = BOUND if row.job.contestant == BOUND else row.job.label
-        by_label.setdefault(label, []).append(row)
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    for label, of_label in by_label.items():
-        line = sorted((row.job.num_envs, row.steps_per_s) for row in of_label)
-        axes.plot(*zip(*line, strict=True), label=label, **_style(of_label[0]))
+    drawn = lines(rows)
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    for contestant, line in drawn.items():
+        axes.plot(*zip(*line, strict=True), label=contestant, **_style(contestant))
     axes.set(
         xscale="log", yscale="log", xlabel="environments", ylabel="steps/s", title=name_of(env)
     )
-    axes.set_xticks(sorted({row.job.num_envs for one in by_label.values() for row in one}))
+    axes.set_xticks(sorted({num_envs for line in drawn.values() for num_envs, _ in line}))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
+    axes.grid(alpha=0.3)
     axes.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
 
 
-def _style(row: Row) -> dict[str, Any]:
-    if row.job.contestant == BOUND:
+def lines(rows: Iterable[Row]) -> dict[str, list[tuple[int, float]]]:
+    """The best of each contestant by number of environments; who ends above the rest is first."""
+    top: dict[str, dict[int, float]] = {}
+    for row in rows:
+        line, num_envs = top.setdefault(row.job.contestant, {}), row.job.num_envs
+        line[num_envs] = max(row.steps_per_s, line.get(num_envs, 0.0))
+    found = {contestant: sorted(line.items()) for contestant, line in top.items()}
+    return dict(sorted(found.items(), key=lambda one: one[1][-1], reverse=True))
+
+
+def _style(contestant: str) -> dict[str, Any]:
+    if contestant == BOUND:
         return {"color": "black", "linewidth": 2.0, "linestyle": "-."}
-    return STYLES[family_of(row.job.contestant)]
+    family = family_of(contestant)
+    peers = [name for name in FIELD if family_of(name) == family]
+    number = peers.index(contestant) if contestant in peers else len(peers)
+    return STYLES[family] | {"color": f"C{number % 10}"}

@@ -11,10 +11,19 @@ from pathlib import Path
 
 from benchmarks.plan import name_of
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Machine, Outcome, Record, Row, summarise
+from shoal.measure import Machine, Outcome, Record, Row, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
-from shoal.measure.table import HEADERS, NONE, as_markdown, body, count, ratio, seconds, skips
+from shoal.measure.table import (
+    FOOTPRINT_HEADERS,
+    HEADERS,
+    NONE,
+    as_markdown,
+    body,
+    footprints,
+    seconds,
+    skips,
+)
 
 NOTES = """\
 Steps are transitions: a call that only resets an environment is none. *To best rival* is the median
@@ -22,6 +31,10 @@ over rounds of the ratio to the fastest peer that runs the same Python environme
 included. *Of the bound* is the share of what as many processes do that step the same environments
 and never communicate. *×n* is a number of workers that was chosen; without it a contestant decides
 by itself. CPU seconds are those of the caller and all its workers."""
+OTHERS = {
+    "targets-": "left to `python -m benchmarks.targets --from`",
+    "train-": "left to `python -m benchmarks.train report`",
+}
 
 
 def markdown(record: Record, plots: Sequence[str] = ()) -> str:
@@ -52,9 +65,10 @@ def tables(record: Record) -> list[str]:
 
 def machine_lines(machine: Machine) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in machine.packages.items())
+    commit = f"commit {machine.commit}; " if machine.commit else ""
     return (
         f"{machine.cpu}, {machine.cores} usable cores of {machine.cores_of_machine}, "
-        f"{machine.memory_gb} GB; {machine.system}; {machine.python}; {packages}; "
+        f"{machine.memory_gb} GB; {machine.system}; {machine.python}; {packages}; {commit}"
         f"load {machine.load} at the start."
     )
 
@@ -124,39 +138,46 @@ def _footprints(rows: Sequence[Row]) -> str:
     """Memory, processes and descriptors, where most environments were stepped."""
     chosen = [row for row in rows if name_of(row.job.env) == "cartpole"] or list(rows)
     most = max((row.job.num_envs for row in chosen), default=0)
-    cells = [
-        [
-            row.job.label,
-            count(row.middle.num_processes),
-            ratio(row.middle.worker_mb),
-            ratio(row.middle.total_mb),
-            count(row.middle.descriptors),
-        ]
-        for row in chosen
-        if row.job.num_envs == most and row.rates and row.job.contestant != BOUND
-    ]
+    cells = footprints([row for row in chosen if row.job.num_envs == most])
     if not cells:
         return ""
-    headers = ("contestant", "processes", "MB per worker", "MB in all", "descriptors")
-    return f"## Memory and descriptors, {most} environments\n\n" + as_markdown(headers, cells)
+    title = f"## Start, memory and descriptors, {most} environments\n\n"
+    return title + as_markdown(FOOTPRINT_HEADERS, cells)
 
 
 def _percent(share: float | None) -> str:
     return NONE if share is None else f"{share:.2%}"
 
 
-def write(record: Record, folder: Path) -> Path:
-    """JSON, report and plots, next to each other."""
+def write(record: Record, folder: Path, stem: str | None = None) -> Path:
+    """JSON, report and plots, next to each other; the report is that of the JSON, which rounds."""
     from benchmarks.plots import draw
 
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{record.stem}.json").write_text(record.to_json())
-    plots = draw(record, folder)
-    report = folder / f"{record.stem}.md"
+    kept = keep(record, folder, stem)
+    record = Record.from_json(kept.read_text())
+    plots = draw(record, folder, kept.stem)
+    report = kept.with_suffix(".md")
     report.write_text(markdown(record, plots))
     return report
 
 
+def keep(record: Record, folder: Path, stem: str | None = None) -> Path:
+    """The JSON alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{stem or record.stem}.json"
+    file.write_text(record.to_json())
+    return file
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Each record keeps its name; those of other commands have reports of their own."""
+    for given in map(Path, sys.argv[1:] if arguments is None else arguments):
+        if given.name.startswith(tuple(OTHERS)):
+            print(f"{given}: {OTHERS[given.name.partition('-')[0] + '-']}")
+        else:
+            print(write(Record.from_json(given.read_text()), given.parent, given.stem))
+    return 0
+
+
 if __name__ == "__main__":
-    for given in map(Path, sys.argv[1:]):
-        print(write(Record.from_json(given.read_text()), given.parent))
+    sys.exit(main())

@@ -29,7 +29,7 @@ START_LIMIT_S = 300.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
-    record = Record.begin(["python", "-m", "benchmarks.run", *given.asked])
+    record = plan.begin(["python", "-m", "benchmarks.run", *given.asked])
     groups = [
         list(plan.jobs_at(WORKLOADS[name], num_envs, given.contestants, given.seconds))
         for name in given.workloads
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.no_starts:
         starters = [*given.contestants, *(plan.STARTERS if given.full else ())]
         groups += [list(plan.start_jobs(starters, [num_envs])) for num_envs in START_COUNTS]
-    measure(record, groups, given.repeats)
+    measure(record, groups, given.repeats, keep=lambda: report.keep(record, given.out))
     print(f"\n{report.write(record, given.out)}")
     return 0
 

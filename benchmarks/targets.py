@@ -1,6 +1,6 @@
 """The targets, one by one: what was asked, what was measured, and by how much it was missed.
 
-`python -m benchmarks.targets` measures what the table needs (20 minutes; `--full`: with everyone
+`python -m benchmarks.targets` measures what the table needs (half an hour; `--full`: with everyone
 at every number of environments, hours) and prints it; `--from FILE...` reads records instead.
 It reports, and never asserts.
 """
@@ -8,6 +8,7 @@ It reports, and never asserts.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 from benchmarks import plan
 from benchmarks.needs import (
     FIRST_READY,
+    FIRST_READY_RIVALS,
     GROWING,
     GROWTH,
     INFOS,
@@ -24,13 +26,17 @@ from benchmarks.needs import (
     RIVALS,
     SERIAL_RIVALS,
     SMALL_CORES,
+    STARTING,
+    STARTS,
+    TEAM,
     groups,
+    rivals_at,
 )
 from benchmarks.plan import name_of
 from benchmarks.report import NOTES, machine_lines, tables
 from benchmarks.run import measure, without_folder
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Record, Row, best, paired_ratio, summarise
+from shoal.measure import BOUND, Figures, Record, Row, best, paired_ratio, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
 from shoal.measure.table import as_markdown, is_rival
@@ -42,6 +48,8 @@ class Reading:
 
     where: str
     value: float
+    absent: tuple[str, ...] = ()
+    """Rivals that were to be met there and have no figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +97,25 @@ def _fastest(rows: Sequence[Row], contestants: Sequence[str]) -> Row | None:
     return best(rows, lambda row: row.job.contestant in contestants)
 
 
-def _against(where: str, ours: Row | None, theirs: Row | None) -> Iterator[Reading]:
+def _absent(rows: Sequence[Row], rivals: Iterable[str]) -> tuple[str, ...]:
+    """Those of these rivals who have no figure at this place, for whatever reason."""
+    measured = {row.job.contestant for row in rows if row.middle != Figures()}
+    return tuple(name for name in rivals if name not in measured)
+
+
+def _absent_of_all(rows: Sequence[Row]) -> tuple[str, ...]:
+    place = rows[0].job.place
+    return _absent(rows, rivals_at(name_of(place.env), place.num_envs))
+
+
+def _against(
+    where: str, ours: Row | None, theirs: Row | None, absent: tuple[str, ...] = ()
+) -> Iterator[Reading]:
     if ours is None or theirs is None:
         return
     ratio = paired_ratio(ours, theirs)
     if ratio is not None:
-        yield Reading(f"{where}: {ours.job.label} to {theirs.job.label}", ratio.median)
+        yield Reading(f"{where}: {ours.job.label} to {theirs.job.label}", ratio.median, absent)
 
 
 def _auto(*names: str, least: int = 0, ours: str = "shoal auto") -> Read:
@@ -102,7 +123,8 @@ def _auto(*names: str, least: int = 0, ours: str = "shoal auto") -> Read:
 
     def read(measured: Measured) -> Iterator[Reading]:
         for where, rows in measured.places(*names, least=least):
-            yield from _against(where, _fastest(rows, [ours]), best(rows, is_rival))
+            pair = _fastest(rows, [ours]), best(rows, is_rival)
+            yield from _against(where, *pair, _absent_of_all(rows))
 
     return read
 
@@ -110,15 +132,22 @@ def _auto(*names: str, least: int = 0, ours: str = "shoal auto") -> Read:
 def _backend(ours: str, theirs: Sequence[str], *names: str, least: int = 0) -> Read:
     def read(measured: Measured) -> Iterator[Reading]:
         for where, rows in measured.places(*names, least=least):
-            yield from _against(where, _fastest(rows, [ours]), _fastest(rows, theirs))
+            pair = _fastest(rows, [ours]), _fastest(rows, theirs)
+            yield from _against(where, *pair, _absent(rows, theirs))
 
     return read
 
 
 def _each(ours: str, rivals: Sequence[str], *names: str, least: int = 0) -> Read:
     """To one rival after another."""
-    reads = [_backend(ours, [one], *names, least=least) for one in rivals]
-    return lambda measured: (reading for read in reads for reading in read(measured))
+
+    def read(measured: Measured) -> Iterator[Reading]:
+        for where, rows in measured.places(*names, least=least):
+            for rival in rivals:
+                pair = _fastest(rows, [ours]), _fastest(rows, [rival])
+                yield from _against(where, *pair, _absent(rows, rivals))
+
+    return read
 
 
 def _pufferlib(measured: Measured) -> Iterator[Reading]:
@@ -163,29 +192,31 @@ def _pauses(measured: Measured) -> Iterator[Reading]:
 
 
 def _starts(measured: Measured) -> Iterator[Reading]:
-    for row in _started(measured, lambda name: name in GROWING):
+    for row in _started(measured, 64, STARTING):
         yield Reading(f"{row.job.num_envs} envs: {row.job.label}", row.middle.start_cpu_s or 0.0)
 
 
 def _starts_against(measured: Measured) -> Iterator[Reading]:
     """To those of rivals that do not fork the caller either."""
-    spawns = _started(measured, lambda name: name.endswith(("spawn", "default")))
-    for ours in _started(measured, lambda name: name in GROWING):
-        for theirs in (row for row in spawns if row.job.place == ours.job.place):
-            where = f"{ours.job.num_envs} envs: {ours.job.label} to {theirs.job.label}"
-            yield Reading(
-                where, (ours.middle.start_cpu_s or 0.0) / (theirs.middle.start_cpu_s or 1.0)
-            )
+    started = {count: _started(measured, count, names) for count, names in STARTS.items()}
+    rivals = dict.fromkeys(itertools.chain(*STARTS.values()))
+    absent = _absent([*itertools.chain(*started.values())], rivals)
+    for num_envs, spawns in started.items():
+        for ours in _started(measured, num_envs, STARTING):
+            for theirs in spawns:
+                where = f"{num_envs} envs: {ours.job.label} to {theirs.job.label}"
+                ratio = (ours.middle.start_cpu_s or 0.0) / (theirs.middle.start_cpu_s or 1.0)
+                yield Reading(where, ratio, absent)
 
 
-def _started(measured: Measured, matches: Callable[[str], bool]) -> list[Row]:
+def _started(measured: Measured, num_envs: int, contestants: Sequence[str]) -> list[Row]:
     return [
         row
         for row in measured.rows
         if not row.job.duration_s
-        and row.job.num_envs >= 64
+        and row.job.num_envs == num_envs
         and row.middle.start_cpu_s
-        and matches(row.job.contestant)
+        and row.job.contestant in contestants
     ]
 
 
@@ -233,7 +264,7 @@ TARGETS = (
     Target("of the bound, lock-step, 50 µs", 0.85, 0.80, _fraction(LOCK_STEP, "work-50us")),
     Target("of the bound, lock-step, 500 µs", 0.85, 0.75, _fraction(LOCK_STEP, "work-500us")),
     Target(
-        "of the bound, first-ready, 50 and 500 µs",
+        "of the bound, first-ready or two groups, 50 and 500 µs",
         0.93,
         0.93,
         _fraction(FIRST_READY, "work-50us", "work-500us"),
@@ -257,16 +288,30 @@ TARGETS = (
         _auto("waiting", least=32),
     ),
     Target(
-        "the same in first-ready batches, which some rivals have too",
+        "auto in first-ready batches to the best rival, environments that wait, 32 envs",
         1.2,
         1.2,
         _auto("waiting", least=32, ours="shoal auto first-ready"),
+    ),
+    Target(
+        "auto in first-ready batches to the best rival in such, the same environments",
+        1.2,
+        1.2,
+        _backend("shoal auto first-ready", FIRST_READY_RIVALS, "waiting", least=32),
+    ),
+    Target("of the bound, a team of three", 0.85, 0.85, _fraction(TEAM, "spread", per_worker=0)),
+    Target(
+        "auto to the best rival, a team of three", 1.0, 1.0, _auto("spread", ours="shoal team auto")
     ),
     Target("without numeric infos to with them", 1.1, 1.1, _infos, at_most=True),
     Target("cores burnt by each worker while nobody steps", 0.01, 0.01, _pauses, at_most=True),
     Target("CPU seconds to the first reset of 64 envs", 2.0, 2.0, _starts, at_most=True),
     Target(
-        "CPU of the start to that of rivals that spawn", 1.0, 1.0, _starts_against, at_most=True
+        "CPU of the start to that of rivals that do not fork the caller",
+        1.0,
+        1.0,
+        _starts_against,
+        at_most=True,
     ),
     Target("cost per env at 1024 envs to that at 64", 1.2, 1.2, _growth, at_most=True),
 )
@@ -306,7 +351,9 @@ def _cells(target: Target, readings: Sequence[Reading], cores: int) -> list[str]
     if not readings:
         return [target.says, says, "–", "not measured", ""]
     worst = (max if target.at_most else min)(readings, key=lambda one: one.value)
-    return [target.says, says, f"{worst.value:.3g}", verdict(target, worst, asked), worst.where]
+    absent = dict.fromkeys(name for one in readings for name in one.absent)
+    said = verdict(target, worst, asked) + (f" (not measured: {', '.join(absent)})" * bool(absent))
+    return [target.says, says, f"{worst.value:.3g}", said, worst.where]
 
 
 def verdict(target: Target, worst: Reading, asked: float) -> str:
@@ -323,12 +370,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(asked)
     if given.files:
         records = [Record.from_json(file.read_text()) for file in given.files]
-        print(markdown(records))
+        print(markdown(records), end="")
         return 0
-    record = Record.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
+    record = plan.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
     planned = groups(given.full, given.seconds, given.rivals)
     measure(record, planned, given.repeats, keep=lambda: write(record, given.out))
-    print("\n" + markdown([record]))
+    print("\n" + markdown([as_kept(record)]))
     return 0
 
 
@@ -336,7 +383,12 @@ def write(record: Record, folder: Path) -> None:
     """JSON and Markdown, next to each other."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"targets-{record.stem}.json").write_text(record.to_json())
-    (folder / f"targets-{record.stem}.md").write_text(markdown([record]))
+    (folder / f"targets-{record.stem}.md").write_text(markdown([as_kept(record)]))
+
+
+def as_kept(record: Record) -> Record:
+    """As it is read from its file, where numbers are rounded: what is said is said of that."""
+    return Record.from_json(record.to_json())
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cli import main
-from shoal.measure import BOUND, Figures, Job, Outcome, summarise
+from shoal.measure import BOUND, Figures, Job, Outcome, bench, summarise
 from shoal.measure.bench import OURS, conclude, installed_rivals, plan
 
 TINY = ["--n-envs", "2", "--seconds", "0.02", "--repeats", "1"]
@@ -24,6 +24,11 @@ def test_it_ends_in_one_line_that_says_what_to_use(
     for name in ("bound", *OURS):
         assert any(line.startswith(name) for line in lines), name
     assert lines[-1].startswith('Use shoal.make("CartPole-v1", num_envs=2')
+    headers = next(number for number, line in enumerate(lines) if "descriptors" in line)
+    assert "2 environments" in lines[headers - 1]
+    taken = {line.split("  ")[0]: line for line in lines[headers + 1 : headers + 1 + len(OURS)]}
+    assert taken.keys() == set(OURS)
+    assert all(line.endswith(tuple("0123456789–")) for line in taken.values())
     outcomes = [Outcome.from_dict(one) for one in json.loads(file.read_text())["outcomes"]]
     assert {one.job.contestant for one in outcomes} == {BOUND, *OURS}
 
@@ -85,6 +90,80 @@ def test_the_fastest_is_recommended_and_the_simplest_where_it_is_as_good() -> No
     assert 'backend="hybrid"' in conclude(rows(serial=100.0, hybrid=200.0))
     assert 'backend="serial"' in conclude(rows(serial=100.0, hybrid=101.0))
     assert "num_envs=8):" in conclude(rows(auto=100.0, serial=102.0, hybrid=101.0))
+
+
+@pytest.mark.parametrize(
+    ("contestant", "num_workers", "how"),
+    [
+        ("shoal auto", None, ")"),
+        ("shoal process", None, ', backend="process")'),
+        ("shoal process", 15, ', backend="process", num_workers=15)'),
+        (
+            "shoal first-ready",
+            15,
+            ', backend="process", num_workers=15, batch_size=16) with send and recv',
+        ),
+    ],
+)
+def test_the_line_that_is_shown_is_the_setting_that_was_measured(
+    contestant: str, num_workers: int | None, how: str
+) -> None:
+    job = Job(contestant, "CartPole-v1", 32, num_workers)
+    said = conclude(summarise([Outcome(job, 0, Figures(steps_per_s=100.0))]))
+    assert said == f'Use shoal.make("CartPole-v1", num_envs=32{how}: 100 steps/s.'
+
+
+def test_what_starting_and_keeping_takes_is_shown_for_most_environments() -> None:
+    taken = Figures(
+        10.0, start_s=0.5, num_processes=3, worker_mb=20.0, total_mb=70.5, descriptors=9
+    )
+    many = Outcome(Job("shoal process", "CartPole-v1", 32), 0, taken)
+    few = Outcome(Job("shoal serial", "CartPole-v1", 8), 0, taken)
+    title, headers, line = bench.describe_footprints(summarise([few, many])).splitlines()
+    assert "32 environments" in title
+    assert headers.split("  ")[-1] == "descriptors"
+    assert line.split() == ["shoal", "process", "500", "ms", "3", "20.00", "70.50", "9"]
+    assert bench.describe_footprints([]) == ""
+
+
+@pytest.mark.parametrize(("waits", "processes"), [(False, 2), (True, 8)])
+def test_environments_that_wait_are_bounded_by_their_number(
+    monkeypatch: pytest.MonkeyPatch, waits: bool, processes: int
+) -> None:
+    monkeypatch.setattr(bench, "usable_cores", lambda: 2)
+    assert next(plan("CartPole-v1", 8, [], 0.1, waits)).num_workers == processes
+
+
+def test_an_environment_that_waits_is_found_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sleepy.py").write_text(SLEEPY)
+    monkeypatch.chdir(tmp_path)
+    assert (
+        main(["bench", "sleepy:make", "--n-envs", "6", "--seconds", "0.02", "--repeats", "1"]) == 0
+    )
+    assert "bound ×6 (6 processes)" in capsys.readouterr().out
+
+
+SLEEPY = """
+import time
+import gymnasium
+import numpy as np
+
+class Sleepy(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        time.sleep(0.005)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+make = Sleepy
+"""
 
 
 def test_a_faster_rival_is_not_kept_quiet() -> None:

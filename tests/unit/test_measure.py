@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -39,7 +42,9 @@ from shoal.measure import (
     time_steps,
 )
 from shoal.measure.contest import Where
+from shoal.measure.fingerprint import checked_out
 from shoal.measure.rivals import FILES, contestants, find
+from shoal.measure.rivals.shoal import TwoGroups
 from shoal.measure.summary import disturbance
 from shoal.measure.table import as_markdown, as_text, body, seconds, skips
 from shoal.measure.timing import NUM_SAMPLES, percentiles
@@ -146,6 +151,47 @@ def test_first_ready_counts_what_was_received() -> None:
     session.close()
     assert all(0 <= count <= 4 for count in steps)
     assert sum(steps) >= 2 * len(steps) * 0.8  # CartPole ends every twenty steps or so
+
+
+class Bookkeeper:
+    """An environment of four that is told what is sent and received; two of them come at a time."""
+
+    num_envs = 4
+    single_action_space = gymnasium.spaces.Discrete(2)
+    metadata: ClassVar = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.sent: list[list[int]] = []
+
+    def send(self, actions: Any, env_ids: Any) -> None:
+        assert not set(env_ids) & set(self.waiting), "sent on before it was received"
+        self.sent.append(list(env_ids))
+        self.waiting += list(env_ids)
+
+    def recv(self, min_envs: int) -> Any:
+        ids = np.array(sorted(self.waiting[-2:]))  # the latest first: those of the other group
+        self.waiting = [one for one in self.waiting if one not in ids]
+        none = np.zeros(len(ids), bool)
+        return shoal.Batch(None, none, none, none, {}, ids)
+
+
+def test_two_groups_step_in_turns_and_none_is_sent_before_it_was_received() -> None:
+    envs: Any = Bookkeeper()
+    session = TwoGroups(envs, "")
+    steps = [session.step(np.zeros(4, np.int64)) for _ in range(6)]
+    assert envs.sent == [[0, 2], [1, 3]] * 3
+    assert sum(steps) + len(envs.waiting) == 12
+
+
+def test_two_groups_count_what_was_received() -> None:
+    session = find("shoal two groups").open(Course.named("CartPole-v1", 5, 2))
+    session.reset()
+    actions = [session.prepare(one) for one in sample_actions(session.action_space, 5)]
+    steps = [session.step(one) for one in actions]
+    session.close()
+    assert sum(steps) <= 5 * len(steps) / 2
+    assert sum(steps) >= 5 * (len(steps) / 2 - 1) * 0.8  # CartPole ends every twenty steps or so
 
 
 # --- the timed loop -----------------------------------------------------------------------------
@@ -414,7 +460,37 @@ def test_the_machine_describes_itself() -> None:
     machine = fingerprint()
     assert machine.cores >= 1
     assert machine.packages["gymnasium"] == gymnasium.__version__
+    for rival in ("stable-baselines3", "torch", "pettingzoo"):
+        if importlib.util.find_spec(rival.replace("-", "_")):
+            assert machine.packages[rival] == importlib.metadata.version(rival)
     assert " " not in machine.name
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_commit_is_that_of_the_checkout_and_an_installed_file_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+
+    def git(*words: str) -> str:
+        command = ["git", "-c", "user.name=ann", "-c", "user.email=ann@example.org", *words]
+        return subprocess.run(
+            command, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    known, installed = tmp_path / "known.py", tmp_path / "installed.py"
+    known.write_text("1\n")
+    installed.write_text("1\n")
+    git("init", "-q")
+    assert checked_out(known) == ""
+    git("add", "known.py")
+    git("commit", "-qm", "one")
+    assert git("rev-parse", "HEAD").startswith(checked_out(known))
+    assert len(checked_out(known)) == 10
+    assert checked_out(installed) == ""
+    known.write_text("2\n")
+    assert checked_out(known).endswith("-dirty")
 
 
 # --- summaries and tables -----------------------------------------------------------------------
@@ -445,6 +521,15 @@ def test_a_row_is_the_middle_of_its_rounds() -> None:
     assert ours.fraction == 0.5  # 0.5, 0.6, 0.4 in the three rounds
     assert rows["sb3 dummy"].skipped
     assert rows["sb3 dummy"].spread is None
+
+
+def test_a_row_tells_every_choice_that_rounds_made() -> None:
+    job, notes = Job("shoal auto", "CartPole-v1", 8), ["hybrid", "serial", "hybrid", ""]
+    outcomes = [Outcome(job, number, Figures(1.0, note=note)) for number, note in enumerate(notes)]
+    (row,) = summarise(outcomes)
+    assert row.middle.note == "2 of 3 times hybrid; 1 of 3 times serial"
+    (row,) = summarise(outcomes[::2])
+    assert row.middle.note == "hybrid"
 
 
 def test_ratios_are_taken_round_by_round() -> None:

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from shoal.engine.probe import Probe
 from shoal.errors import ConfigError
 from shoal.measure import Outcome, Record, contest, summarise
-from shoal.measure.bench import conclude, describe, installed_rivals, plan
+from shoal.measure.advise import look_at
+from shoal.measure.bench import conclude, describe, describe_footprints, installed_rivals, plan
 from shoal.measure.summary import disturbance
 from shoal.vector.checks import as_count
 from shoal.vector.source import resolve
@@ -44,15 +46,19 @@ def run(given: argparse.Namespace) -> int:
     resolve(given.env)
     _check(given)
     rivals = installed_rivals() if given.rivals else []
+    found = look_at(given.env)
+    waits = isinstance(found, Probe) and found.waits
     record = Record.begin(["shoal", "bench", given.env])
     for num_envs in given.n_envs:
-        jobs = list(plan(given.env, num_envs, rivals, given.seconds))
+        jobs = list(plan(given.env, num_envs, rivals, given.seconds, waits))
         outcomes = list(_watched(contest(jobs, given.repeats), len(jobs) * given.repeats))
         record.outcomes += outcomes
         print(describe(summarise(outcomes), jobs[0].place), end="\n\n")
     if given.json:
         given.json.write_text(record.to_json())
     rows = summarise(record.outcomes)
+    if taken := describe_footprints(rows):
+        print(taken, end="\n\n")
     if warning := disturbance(record.outcomes):
         print(warning, file=sys.stderr)
     print(conclude(rows))

@@ -10,7 +10,17 @@ from shoal.measure.job import BOUND, Job, Place
 from shoal.measure.rivals import contestants, find
 from shoal.measure.session import Contestant
 from shoal.measure.summary import Row, at, best, paired_ratio
-from shoal.measure.table import HEADERS, as_text, body, count, is_rival, ratio, skips
+from shoal.measure.table import (
+    FOOTPRINT_HEADERS,
+    HEADERS,
+    as_text,
+    body,
+    count,
+    footprints,
+    is_rival,
+    ratio,
+    skips,
+)
 
 OURS = (
     "shoal auto",
@@ -35,10 +45,15 @@ def _is_fit(contestant: Contestant) -> bool:
     return here and not contestant.only_starts and "one" in contestant.plays
 
 
-def plan(env: str, num_envs: int, rivals: Sequence[str], duration_s: float) -> Iterator[Job]:
-    """The bound, Shoal on each backend, and these rivals, with so many environments."""
+def plan(
+    env: str, num_envs: int, rivals: Sequence[str], duration_s: float, waits: bool = False
+) -> Iterator[Job]:
+    """The bound, Shoal on each backend, and these rivals, with so many environments.
+
+    Environments that wait are bounded by their number, and not by cores.
+    """
     cores = usable_cores()
-    yield Job(BOUND, env, num_envs, min(num_envs, cores), duration_s)
+    yield Job(BOUND, env, num_envs, num_envs if waits else min(num_envs, cores), duration_s)
     for contestant in map(find, [*OURS, *rivals]):
         for num_workers in contestant.workers(num_envs, cores):
             yield Job(contestant.name, env, num_envs, num_workers, duration_s)
@@ -50,6 +65,16 @@ def describe(rows: Sequence[Row], place: Place) -> str:
     lines = [f"{place.env}, {place.num_envs} environments", as_text(HEADERS, body(here))]
     lines += [f"not measured: {one}" for one in skips(here)]
     return "\n".join(lines)
+
+
+def describe_footprints(rows: Sequence[Row]) -> str:
+    """What each takes to start and to keep, where most environments were stepped; or nothing."""
+    most = max((row.job.num_envs for row in rows if row.rates), default=0)
+    cells = footprints([row for row in rows if row.job.num_envs == most])
+    if not cells:
+        return ""
+    title = f"start (to the end of the first reset) and memory, {most} environments"
+    return f"{title}\n{as_text(FOOTPRINT_HEADERS, cells)}"
 
 
 def conclude(rows: Sequence[Row]) -> str:
@@ -74,12 +99,15 @@ def _complexity(row: Row) -> tuple[int, float]:
 def code(job: Job) -> str:
     """The call that makes what was measured."""
     name = job.contestant.removeprefix("shoal ")
-    how = f', backend="{name}")'
-    if name == "auto":
-        how = ")"
-    elif name == "first-ready":
-        how = f', backend="process", batch_size={max(1, job.num_envs // 2)}) with send and recv'
-    return f'shoal.make("{job.env}", num_envs={job.num_envs}{how}'
+    first_ready = name == "first-ready"
+    given = [f'"{job.env}"', f"num_envs={job.num_envs}"]
+    if name != "auto":
+        given.append(f'backend="{"process" if first_ready else name}"')
+    if job.num_workers is not None:
+        given.append(f"num_workers={job.num_workers}")
+    if first_ready:
+        given.append(f"batch_size={max(1, job.num_envs // 2)}")
+    return f"shoal.make({', '.join(given)})" + " with send and recv" * first_ready
 
 
 def _remark(ours: Row, rival: Row | None) -> str:

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 from shoal.engine.machine import usable_cores
 
-_PACKAGES = ("shoal-rl", "numpy", "gymnasium")
+_PACKAGES = (
+    "shoal-rl",
+    "numpy",
+    "gymnasium",
+    "torch",
+    "stable-baselines3",
+    "pufferlib-core",
+    "pufferlib",
+    "tianshou",
+    "torchrl",
+    "envpool",
+    "pettingzoo",
+    "supersuit",
+    "agilerl",
+    "pyboy",
+)
+"""What is stepped, and by whom; those that are installed are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +44,8 @@ class Machine:
     packages: dict[str, str]
     load: float | None
     """Processes that wanted to run, over the last minute, when the run began."""
+    commit: str = ""
+    """Of the checkout that Shoal is in, "-dirty" with changes; empty where it is installed."""
 
     @property
     def name(self) -> str:
@@ -45,7 +65,25 @@ def fingerprint() -> Machine:
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages={name: version for name in _PACKAGES if (version := _version(name))},
         load=round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        commit=checked_out(Path(__file__)),
     )
+
+
+def checked_out(file: Path) -> str:
+    """The commit of the repository that has this file; a folder that only lies in one has none."""
+    try:
+        _git(file.parent, "ls-files", "--error-unmatch", file.name)
+        return _git(file.parent, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "--no-optional-locks", *words]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()
 
 
 def _cpu_model() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 
@@ -112,7 +113,15 @@ def _middle(figures: Sequence[Figures]) -> Figures:
     for name in _NUMBERS:
         values = [value for one in figures if (value := getattr(one, name)) is not None]
         medians[name] = statistics.median(values) if values else None
-    return Figures(**medians, note=figures[-1].note if figures else "")
+    return Figures(**medians, note=_notes([one.note for one in figures if one.note]))
+
+
+def _notes(notes: Sequence[str]) -> str:
+    """What was chosen; how often, where rounds chose differently."""
+    chosen = Counter(notes).most_common()
+    if len(chosen) == 1:
+        return chosen[0][0]
+    return "; ".join(f"{times} of {len(notes)} times {note}" for note, times in chosen)
 
 
 def _with_fraction(row: Row, bound: Row | None) -> Row:

@@ -18,6 +18,14 @@ HEADERS = (
     "p50",
     "p99",
 )
+FOOTPRINT_HEADERS = (
+    "contestant",
+    "start",
+    "processes",
+    "MB per worker",
+    "MB in all",
+    "descriptors",
+)
 NONE = "–"
 
 
@@ -26,6 +34,22 @@ def body(rows: Sequence[Row]) -> list[list[str]]:
     rival = best(rows, is_rival)
     measured = [row for row in rows if row.rates]
     return [_cells(row, rival) for row in sorted(measured, key=_slowness)]
+
+
+def footprints(rows: Sequence[Row]) -> list[list[str]]:
+    """What each of these takes besides time: cells, where anything was measured."""
+    return [
+        [
+            row.job.label,
+            seconds(row.middle.start_s),
+            count(row.middle.num_processes),
+            ratio(row.middle.worker_mb),
+            ratio(row.middle.total_mb),
+            count(row.middle.descriptors),
+        ]
+        for row in rows
+        if row.rates and row.job.contestant != BOUND
+    ]
 
 
 def skips(rows: Iterable[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Shoal itself: each backend in lock-step, `auto`, and first-ready batches of half the envs.
+"""Shoal itself: each backend in lock-step, `auto`, first-ready batches of half the envs, groups.
 
 `shoal auto views` is `auto` with `copy=False`, for rivals whose results are views as well. For
 several agents there are `shoal team` and `shoal turns`, and the drop-in for AgileRL.
@@ -55,6 +55,30 @@ class FirstReady:
         self._envs.close()
 
 
+class TwoGroups(FirstReady):
+    """Takes every other environment and sends it on, while the rest step: as a learner in turns."""
+
+    def __init__(self, envs: shoal.VectorEnv, note: str) -> None:
+        super().__init__(envs, note)
+        self._groups = [np.arange(first, envs.num_envs, 2) for first in range(2)]
+        self._still_out = [0, 0]
+        self._turn = 0
+
+    def step(self, prepared: Any) -> int:
+        turn, steps = self._turn, 0
+        while self._still_out[turn]:
+            batch = self._envs.recv(1)
+            of_second = int(np.count_nonzero(batch.env_ids % 2))
+            self._still_out[0] -= len(batch.env_ids) - of_second
+            self._still_out[1] -= of_second
+            steps += self._count.of_some(batch.terminations | batch.truncations, batch.env_ids)
+        ids = self._groups[turn]
+        self._envs.send(prepared[ids], ids)
+        self._still_out[turn] = len(ids)
+        self._turn = 1 - turn
+        return steps
+
+
 def _open(backend: str, course: Course, **more: Any) -> Session:
     envs = _make(backend, course, **more)
     return VectorSession(envs, _note(envs) if backend == "auto" else "")
@@ -63,6 +87,12 @@ def _open(backend: str, course: Course, **more: Any) -> Session:
 def _open_first_ready(backend: str, course: Course) -> Session:
     envs = _make(backend, course, batch_size=max(1, course.num_envs // 2))
     return FirstReady(envs, _note(envs) if backend == "auto" else "")
+
+
+def _open_two_groups(course: Course) -> Session:
+    if course.num_envs < 2:
+        raise NotPossible("one environment makes no two groups")
+    return TwoGroups(_make("process", course), "")
 
 
 def _open_team(backend: str, course: Course) -> Session:
@@ -95,7 +125,7 @@ def _note(envs: Any) -> str:
 
 def _workers(name: str, num_envs: int, cores: int) -> Sequence[int | None]:
     """The default; where there are only processes, also with a core left for the caller."""
-    leaves_one = name in ("process", "first-ready") and 2 < cores <= num_envs
+    leaves_one = name in ("process", "first-ready", "two groups") and 2 < cores <= num_envs
     return (None, cores - 1) if leaves_one else (None,)
 
 
@@ -106,6 +136,7 @@ OPENED: dict[str, Callable[[Course], Session]] = {
     "first-ready": partial(_open_first_ready, "process"),
     "first-ready hybrid": partial(_open_first_ready, "hybrid"),
     "auto first-ready": partial(_open_first_ready, "auto"),
+    "two groups": _open_two_groups,
 }
 
 SEVERAL: dict[str, tuple[Kind, Callable[[Course], Session]]] = {
