@@ -53,7 +53,7 @@ def sound():
     return gymnasium.make("CartPole-v1")
 
 
-envs = SubprocVecEnv([sound, lambda: Fragile(sound())], num_workers=2)
+envs = SubprocVecEnv([sound, lambda: Fragile(sound())], num_workers=2, on_failure="restart")
 envs.seed(0)
 envs.reset()
 for _ in range(3):

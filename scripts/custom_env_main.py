@@ -82,7 +82,10 @@ def make_envs(given):
     env_fns = [functools.partial(make_env, world)] * given.num_envs
     if given.video_every:
         env_fns[0] = record_first(env_fns[0], given.folder / "videos", given.video_every)
-    envs = (SubprocVecEnv if given.num_envs > 1 else DummyVecEnv)(env_fns)
+    if given.num_envs > 1:  # a worker that dies costs its environments an episode, nobody else
+        envs = SubprocVecEnv(env_fns, on_failure="restart")
+    else:
+        envs = DummyVecEnv(env_fns)
     stats = envs.stats()
     where = f"{stats['num_workers']} worker processes" if given.num_envs > 1 else "this process"
     print(f"environments: {given.num_envs}, in {where}")

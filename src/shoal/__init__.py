@@ -76,3 +76,7 @@ def __getattr__(name: str) -> _typing.Any:
             from shoal.training import api
         return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -51,6 +51,7 @@ def each_file(*, outside: str = "") -> pytest.MarkDecorator:
 
 def test_public_names_are_those_of_the_design_and_no_others() -> None:
     assert set(shoal.__all__) == BUILT
+    assert set(dir(shoal)) >= BUILT  # what is imported on use is completed by shells, too
     visible = {name for name in vars(shoal) if not name.startswith("_")}
     modules = {name for name in visible if inspect.ismodule(getattr(shoal, name))}
     assert visible - modules == BUILT - {"errors"} - ON_USE

@@ -33,13 +33,16 @@ def worlds(count: int) -> list[Any]:
     return [functools.partial(Long, tag) for tag in range(count)]
 
 
+rebuilding = functools.partial(SubprocVecEnv, on_failure="restart")
+
+
 def step(envs: Any) -> Any:
     return envs.step(np.zeros(envs.num_envs, np.int64))
 
 
 def test_a_lost_episode_ends_as_one_that_was_cut_off() -> None:
     """Those of other workers go on as if nothing had been."""
-    envs, calm = SubprocVecEnv(worlds(4), num_workers=2), DummyVecEnv(worlds(4))
+    envs, calm = rebuilding(worlds(4), num_workers=2), DummyVecEnv(worlds(4))
     for one in (envs, calm):
         one.seed(7)
         one.reset()
@@ -64,7 +67,7 @@ def test_a_lost_episode_ends_as_one_that_was_cut_off() -> None:
 
 
 def test_a_death_between_the_halves_of_a_step_is_one_as_well() -> None:
-    envs = SubprocVecEnv(worlds(2), num_workers=2)
+    envs = rebuilding(worlds(2), num_workers=2)
     envs.seed(7)
     envs.reset()
     step(envs)
@@ -91,8 +94,8 @@ def test_with_replay_nothing_is_seen_of_it() -> None:
     envs.close()
 
 
-def test_it_can_be_an_error_and_closing_returns() -> None:
-    envs = SubprocVecEnv(worlds(2), num_workers=2, on_failure="raise")
+def test_it_is_an_error_unless_asked_and_closing_returns() -> None:
+    envs = SubprocVecEnv(worlds(2), num_workers=2)
     envs.seed(7)
     envs.reset()
     kill_worker(envs, 1)
@@ -103,7 +106,7 @@ def test_it_can_be_an_error_and_closing_returns() -> None:
 
 def test_an_environment_that_hangs_is_cut_off_too(tmp_path: Path) -> None:
     hanging = functools.partial(Scripted, 1, folder=tmp_path, script=[("step 2", "hang_sleep")])
-    envs = SubprocVecEnv([Long, hanging], num_workers=2, step_timeout_s=1.0)
+    envs = rebuilding([Long, hanging], num_workers=2, step_timeout_s=1.0)
     envs.seed(7)
     envs.reset()
     assert step(envs)[2].tolist() == [False, False]
@@ -114,9 +117,9 @@ def test_an_environment_that_hangs_is_cut_off_too(tmp_path: Path) -> None:
     envs.close()
 
 
-def test_a_hang_can_be_an_error(tmp_path: Path) -> None:
+def test_a_hang_is_an_error_unless_asked(tmp_path: Path) -> None:
     hanging = functools.partial(Scripted, 0, folder=tmp_path, script=[("step 1", "hang_sleep")])
-    envs = SubprocVecEnv([hanging], step_timeout_s=1.0, on_failure="raise")
+    envs = SubprocVecEnv([hanging], step_timeout_s=1.0)
     envs.reset()
     with pytest.raises(WorkerTimeout):
         step(envs)
@@ -134,7 +137,7 @@ def test_an_exception_may_cost_its_episode_only(tmp_path: Path) -> None:
 
 
 def test_attributes_are_set_again_in_what_is_rebuilt() -> None:
-    envs = SubprocVecEnv(worlds(2), num_workers=1)
+    envs = rebuilding(worlds(2), num_workers=1)
     envs.seed(7)
     envs.reset()
     envs.set_attr("bonus", 100.0, indices=1)
@@ -160,7 +163,7 @@ class Killer(BaseCallback):
 
 
 def test_training_goes_on_over_deaths() -> None:
-    envs = SubprocVecEnv(worlds(4), num_workers=2)
+    envs = rebuilding(worlds(4), num_workers=2)
     model = PPO("MlpPolicy", VecNormalize(VecMonitor(envs)), n_steps=16, batch_size=32, seed=1)
     killer = Killer(envs, every=20)
     model.learn(320, callback=killer)
@@ -238,7 +241,7 @@ def test_a_program_without_a_main_guard_ends_and_leaves_no_process(
 
 def test_a_worker_that_is_stopped_from_outside_is_replaced() -> None:
     """As the system does it when memory runs out."""
-    envs = SubprocVecEnv(worlds(2), num_workers=1)
+    envs = rebuilding(worlds(2), num_workers=1)
     envs.seed(0)
     envs.reset()
     (pid,) = {worker.pid for worker in envs._pool.workers}

@@ -218,10 +218,11 @@ class SubprocVecEnv(_DropIn):
     """Stable-Baselines3's `SubprocVecEnv`, on the process backend.
 
     `num_workers` is at most the number of cores unless you say more; environments are spread over
-    them. When a worker dies, its environments are built anew (`on_failure="restart"`): the step
-    reports their episodes as cut off, `TimeLimit.truncated` with the last known observation as
-    `terminal_observation` and `restarted` in the info. "replay" and "raise", `step_timeout_s` and
-    `faults` are those of `shoal.make`.
+    them. A worker that dies is an error (`WorkerDied`), as code written for Stable-Baselines3 does
+    not expect episodes to be cut. With `on_failure="restart"` its environments are built anew: the
+    step reports their episodes as cut off, `TimeLimit.truncated` with the last known observation as
+    `terminal_observation` and `restarted` in the info. "replay", `step_timeout_s` and `faults` are
+    those of `shoal.make`.
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class SubprocVecEnv(_DropIn):
         backend: str = "process",
         num_workers: int | None = None,
         step_timeout_s: float | None = None,
-        on_failure: str = "restart",
+        on_failure: str = "raise",
         faults: Faults | None = None,
     ) -> None:
         multiprocessing.get_context(start_method)  # raises what theirs would, for a name unknown
