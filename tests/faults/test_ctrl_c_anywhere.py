@@ -7,6 +7,8 @@ killed afterwards shows whether the journal still tells that truth, too.
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import os
 import signal
 import sys
@@ -29,6 +31,7 @@ from shoal.testing.worlds import CountingWorld, decode, reward_of
 
 NUM_ENVS = 4
 MOST_TIMES = 10
+POP_EXCEPT = dis.opmap["POP_EXCEPT"]
 ROOT = Path(shoal.__file__).parent
 PLACES = tuple(str(ROOT / name) for name in ("engine", "vector"))
 FEW = [one for one in SETTINGS if one.num_workers == 2 or one.backend == "serial"]
@@ -38,7 +41,9 @@ class CtrlC:
     """Raises KeyboardInterrupt at the n-th line of the engine (None: at none), and counts them.
 
     What a worker does is left out: a caller who is the worker leaves steps half taken. A line that
-    comes again and again, as in a loop that waits, counts a few times only.
+    comes again and again, as in a loop that waits, counts a few times only. Lines at whose begin an
+    exception stops being handled do not count: no signal comes there, and what a tracer raises
+    there leaves that exception behind, as the context of all that this thread raises later.
     """
 
     def __init__(
@@ -73,7 +78,7 @@ class CtrlC:
         return self._leave
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:
-        if event == "line":
+        if event == "line" and frame.f_code.co_code[frame.f_lasti] != POP_EXCEPT:
             place = frame.f_code.co_filename, frame.f_lineno
             self._times[place] += 1
             if self._times[place] > self.most_times:
@@ -183,6 +188,24 @@ def other_size(watched: Watched) -> None:
 
 def branch(watched: Watched) -> None:
     watched.envs.branch(0, [1, 3])
+
+
+def _swallow() -> None:
+    for _ in range(2):
+        try:
+            raise ValueError
+        except ValueError:
+            pass
+
+
+def test_ctrl_c_leaves_no_handled_exception_behind() -> None:
+    with CtrlC(places=(__file__,)) as counter:
+        _swallow()
+    assert counter.lines
+    for at in range(1, counter.lines + 1):
+        with contextlib.suppress(KeyboardInterrupt), CtrlC(at, (__file__,)):
+            _swallow()
+        assert sys.exc_info() == (None, None, None)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a socket's end
