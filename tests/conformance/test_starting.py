@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import subprocess
@@ -279,3 +280,23 @@ def test_many_environments_start_in_the_time_of_a_few() -> None:
         observations, _ = envs.reset(seed=0)
         assert observations.shape == (1024, 4)
         assert len(set(envs.np_random_seed)) == 1024
+
+
+def test_what_is_registered_anew_on_gymnasiums_own_classes_is_known_in_workers() -> None:
+    """By factories, too, which look for it where they are called."""
+    point = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
+    before = dict(gymnasium.registry)
+    try:
+        gymnasium.register("ShortCart-v0", entry_point=point, max_episode_steps=3)
+        gymnasium.registry["CartPole-v1"] = dataclasses.replace(
+            gymnasium.spec("CartPole-v1"), max_episode_steps=2
+        )
+        for env_id, length in (("ShortCart-v0", 3), ("CartPole-v1", 2)):
+            make = functools.partial(gymnasium.make, env_id)
+            with shoal.make(make, 1, backend="process") as envs:
+                envs.reset(seed=0)
+                ends = [bool(envs.step([k % 2])[3][0]) for k in range(length)]
+                assert ends == [False] * (length - 1) + [True]
+    finally:
+        gymnasium.registry.clear()
+        gymnasium.registry.update(before)

@@ -11,16 +11,16 @@ from shoal.errors import ConfigError
 
 
 def registered(store: Store) -> Parcel:
-    """Everything in Gymnasium's registry that did not come with Gymnasium itself."""
-    added = {
-        name: spec
-        for name, spec in gymnasium.registry.items()
-        if not str(spec.entry_point).startswith("gymnasium.envs.") or spec.kwargs
-    }
+    """Gymnasium's registry, with all that this program has added or changed.
+
+    All of it, for what came with Gymnasium may have been registered anew, with other limits say;
+    its own 63 entries are 8 kB.
+    """
+    specs = dict(gymnasium.registry)
     try:
-        return pack(added, store)
+        return pack(specs, store)
     except ConfigError:
-        return pack({name: spec for name, spec in added.items() if _travels(spec, store)}, store)
+        return pack({name: spec for name, spec in specs.items() if _travels(spec, store)}, store)
 
 
 def _travels(spec: Any, store: Store) -> bool:
@@ -31,6 +31,6 @@ def _travels(spec: Any, store: Store) -> bool:
     return True
 
 
-def adopt(added: dict[str, Any]) -> None:
+def adopt(specs: dict[str, Any]) -> None:
     """Register what the caller had registered; its word counts."""
-    gymnasium.registry.update(added)
+    gymnasium.registry.update(specs)
