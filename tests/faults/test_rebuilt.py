@@ -188,3 +188,38 @@ def test_a_reset_that_is_taken_again_has_the_seed_of_the_latest_restart(tmp_path
         envs.step(np.zeros(1, dtype=np.int64))
         observations, _ = envs.reset_envs([0])
     assert decode(observations[0]).seed == env_seed(5, 0, 2)
+
+
+class Geared(CountingWorld):
+    """Setting its gear sets its speed as well."""
+
+    speed = 0
+
+    @property
+    def gear(self) -> int:
+        return self.speed
+
+    @gear.setter
+    def gear(self, gear: int) -> None:
+        self.speed = gear
+
+
+@pytest.mark.parametrize("on_failure", POLICIES)
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_attributes_are_applied_again_in_the_order_in_which_they_were_set(
+    on_failure: str, after: int
+) -> None:
+    """`after` so many of them the first episode begins."""
+    factories = worlds(2, Geared, history=False)
+    kwargs = {"backend": "process", "num_workers": 1, "on_failure": on_failure}
+    with shoal.make(factories, **kwargs) as envs:
+        for k, (name, value) in enumerate([("speed", 3), ("gear", 1), ("speed", 5)]):
+            if k == after:
+                envs.reset(seed=0)
+            envs.set_attr(name, value)
+        if after < 3:
+            kill_worker(envs, 0)
+            assert envs.get_attr("speed") == (5, 5)
+        envs.reset(seed=0)
+        kill_worker(envs, 0)
+        assert envs.get_attr("speed") == (5, 5)

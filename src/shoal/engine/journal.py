@@ -185,7 +185,7 @@ class Journal:
         if entry.objects:
             entry.objects = {}
         if entry.changes:
-            entry.attributes.update({name: value for _, name, value in entry.changes})
+            entry.attributes = self.attributes_of(env_id)
             entry.changes = []
         (self._special.discard if args == _AS_IT_LIKES else self._special.add)(env_id)
 
@@ -227,9 +227,12 @@ class Journal:
         self._special.update(into_ids)
 
     def attributes_of(self, env_id: int) -> dict[str, Any]:
-        """What the caller has set, as it is now."""
+        """What the caller has set, as it is now, in the order in which it was set last."""
         entry = self.entries[env_id]
-        return entry.attributes | {name: value for _, name, value in entry.changes}
+        attributes = dict(entry.attributes)
+        for _, name, value in entry.changes:
+            _set_last(attributes, name, value)
+        return attributes
 
     def explicit(self, env_id: int, args: ResetArgs) -> ResetArgs:
         """What an explicit reset comes to: a restarted environment gets a seed of its own."""
@@ -271,7 +274,7 @@ class Journal:
                 self._special.add(env_id)
                 entry.changes.append((self.length(env_id), name, value))
             else:
-                entry.attributes[name] = value
+                _set_last(entry.attributes, name, value)
 
     def distrust(self, env_ids: Sequence[int]) -> None:
         """Steps of these may be missing here, or be here twice: until their next episodes begin
@@ -377,6 +380,12 @@ class Journal:
             return None
         run_seed = entry.seed - env_id if entry.seed >= env_id else entry.seed
         return env_seed(run_seed, env_id, entry.num_restarts)
+
+
+def _set_last(attributes: dict[str, Any], name: str, value: Any) -> None:
+    """Set one after all others: setting one may change another."""
+    attributes.pop(name, None)
+    attributes[name] = value
 
 
 def own_args(args: dict[int, ResetArgs]) -> dict[int, ResetArgs]:
