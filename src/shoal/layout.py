@@ -303,8 +303,9 @@ def fit(leaf: Leaf, part: Any, root: str, note: Note) -> Array:
 
 
 def casts_without_loss(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether an array may be cast: within its kind always, to another kind if its values stay."""
-    if np.can_cast(array.dtype, dtype, "same_kind"):
+    """Whether an array may be cast: always to coarser floats, to others if its values stay."""
+    is_rounded = array.dtype.kind == dtype.kind and dtype.kind in "fc"
+    if is_rounded or np.can_cast(array.dtype, dtype, "safe"):
         return True
     if array.dtype.kind not in "biuf" or dtype.kind not in "biufc":
         return False

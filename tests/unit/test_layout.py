@@ -340,6 +340,8 @@ def test_a_big_endian_observation_is_written_by_value() -> None:
         (VECTOR, {"x": 1}, ["observation"]),
         (VECTOR, ["a", "b"], ["observation", "without loss"]),
         (VECTOR, np.array([object(), 1]), ["observation", "object"]),
+        (VECTOR, np.array([1 << 24, (1 << 24) + 1]), ["observation", "float32", "without loss"]),
+        (spaces.Box(-128, 127, (1,), np.int8), np.array([300]), ["int8", "300"]),
         (spaces.Discrete(5), 1.5, ["float64", "int64", "1.5"]),
         (spaces.Discrete(5), np.nan, ["nan"]),
         (spaces.Discrete(5), [3], ["shape (1,)", "()"]),
