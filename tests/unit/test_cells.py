@@ -49,14 +49,15 @@ class Stage:
         self.infos_of = InfoReader(columns)
         self.infos = InfoWriter(columns, slice(0, num_envs))
         self.desk = Desk(
-            self.rows,
-            self.infos,
-            lambda key, text: self.notes.append(text),
-            mode,
-            check_finite,
-            set(),
-            {},
-            {},
+            rows=self.rows,
+            infos=self.infos,
+            note=lambda key, text: self.notes.append(text),
+            stamp=lambda: None,
+            mode=mode,
+            check_finite=check_finite,
+            flagged=set(),
+            final_scalars={},
+            generators={},
         )
         self.cell.attach(self.desk)
 
@@ -583,3 +584,15 @@ def test_frames_of_a_vector_environment_are_those_of_one_row() -> None:
     stage.reset(seed=0)
     frames = stage.cell.call([1, 2, 3], "render", (), {})
     assert [int(frame[0, 0, 2]) for frame in frames] == [0, 1, 2]
+
+
+def test_a_time_limit_begins_anew_with_a_reset_inside_a_step() -> None:
+    env = Scripted(length=2)
+    stage = Stage(env, SAME)
+    stamped: list[tuple[int, int]] = []
+    stage.cell.attach(
+        stage.desk._replace(stamp=lambda: stamped.append((env.steps, len(env.resets))))
+    )
+    stage.reset()
+    stage.until_end()
+    assert stamped == [(0, 0), (2, 1)], "before each reset, and after the step that led to it"

@@ -83,6 +83,8 @@ class Desk(NamedTuple):
     rows: Rows
     infos: InfoWriter
     note: Note
+    stamp: Callable[[], None]
+    """Tells that a reset begins, for a time limit is that of one step or one reset."""
     mode: AutoresetMode
     check_finite: bool
     flagged: set[int]
@@ -146,7 +148,7 @@ class Cell:
         self._put_info = desk.infos.put
         self._holder = getattr(self.env, "unwrapped", self.env)
         self._generator = generators.Recorder(self._holder, desk.rows.generators[env_id].data)
-        self._note = self._generator.note
+        self._note, self._stamp = self._generator.note, desk.stamp
         layout = desk.rows.shape.observation
         self._has_objects = layout.has_objects
         self._writers = [
@@ -243,6 +245,7 @@ class Cell:
             self.seed = args.seed
             self._generator.forget()
         said = {} if args is None else args.keywords(self._takes_options)
+        self._stamp()
         observation, info = self._reset(**said)
         self.over = self.lost = False
         self.episode += 1

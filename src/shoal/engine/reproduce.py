@@ -97,8 +97,17 @@ def _desk(cell: Cell, capsule: Capsule) -> Desk:
     observation, action = Layout(cell.observation_space), Layout(cell.action_space)
     rows = Rows(RowShape(1, 1, observation, action, keeps_finals=True))
     infos = InfoWriter(Columns(rows), slice(0, 1))
-    mode, check_finite = capsule.mode, capsule.check_finite
-    return Desk(rows, infos, lambda key, text: None, mode, check_finite, set(), {}, {})
+    return Desk(
+        rows=rows,
+        infos=infos,
+        note=lambda key, text: None,
+        stamp=lambda: None,
+        mode=capsule.mode,
+        check_finite=capsule.check_finite,
+        flagged=set(),
+        final_scalars={},
+        generators={},
+    )
 
 
 def _approach(cell: Cell, capsule: Capsule, outcome: Outcome, on_step: OnStep) -> bool:

@@ -187,7 +187,15 @@ class Share:
         self._infos = InfoWriter(columns, self._all)
         manner = self._manner
         desk = Desk(
-            rows, self._infos, self._note, manner.mode, manner.check_finite, self._flagged, {}, {}
+            rows=rows,
+            infos=self._infos,
+            note=self._note,
+            stamp=self._stamp,
+            mode=manner.mode,
+            check_finite=manner.check_finite,
+            flagged=self._flagged,
+            final_scalars={},
+            generators={},
         )
         self._desk, self._has_objects = desk, rows.shape.observation.has_objects
         for cell in self.cells:
@@ -206,7 +214,7 @@ class Share:
         for env_id, how in command.how.items():
             cell = self._cell_of[env_id]
             self.mark[MARK_ENV], self.mark[MARK_STEP] = env_id, 0
-            self.mark[MARK_SINCE_NS] = time.monotonic_ns()
+            self._stamp()
             try:
                 problem = cell.restore(env_id, how, self._watch)
             except self._catch as error:
@@ -229,7 +237,12 @@ class Share:
         self._arrange()
 
     def _watch(self, step: int) -> None:
-        self.mark[MARK_STEP], self.mark[MARK_SINCE_NS] = step, time.monotonic_ns()
+        self.mark[MARK_STEP] = step
+        self._stamp()
+
+    def _stamp(self) -> None:
+        """The mark says that a step, or a reset, begins."""
+        self.mark[MARK_SINCE_NS] = time.monotonic_ns()
 
     @property
     def reply(self) -> Reply:
@@ -370,9 +383,9 @@ class Share:
         return rewards
 
     def _timing(self, actions: Iterable[Any]) -> Iterator[Any]:
-        """The actions; as each is taken, the mark says that a step begins."""
+        """The actions; each is stamped as it is taken."""
         for action in actions:
-            self.mark[MARK_SINCE_NS] = time.monotonic_ns()
+            self._stamp()
             yield action
 
     def _step_batched(
@@ -483,7 +496,7 @@ class Share:
 
     def _guarded(self, cell: Any, phase: str, function: Callable[..., Any], *args: Any) -> Any:
         self.mark[MARK_ENV] = cell.env_ids[0]
-        self.mark[MARK_SINCE_NS] = time.monotonic_ns()
+        self._stamp()
         try:
             return function(*args)
         except self._catch as error:
