@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import sys
 import threading
@@ -350,3 +351,136 @@ def test_a_drop_in_refuses_limits_that_threads_cannot_keep(
 def test_a_drop_in_refuses_a_negative_time_limit() -> None:
     with pytest.raises(ConfigError, match="step_timeout_s"):
         AsyncVectorEnv([CountingWorld], step_timeout_s=-5.0)
+
+
+def test_the_seed_of_make_is_for_first_resets_of_some_as_well() -> None:
+    with shoal.make(CountingWorld, 3, backend="serial", seed=40) as envs:
+        assert envs.reset_envs([2])[0][:, 0].tolist() == [42]
+        mask = np.array([True, False, False])
+        assert envs.reset(options={"reset_mask": mask})[0][0, 0] == 40
+        assert envs.reset_envs([2, 1])[0][:, 0].tolist() == [42, 41]
+        again = envs.reset(options={"reset_mask": mask})[0]
+        assert again[0, 3] == 1, "a further episode of the same seed"
+        envs.resize(4)
+        assert envs.reset_envs([3])[0][0, 0] == 43
+        first, _ = envs.reset()
+        assert first[:, 0].tolist() == [40, 41, 42, 43], "and that of all is what it always is"
+        assert first[:, 3].tolist() == [0, 0, 0, 0]
+
+
+WRONG: dict[str, tuple[Callable[[shoal.VectorEnv], Any], str]] = {
+    "flags as numbers": (lambda e: e.reset_envs([True, False]), "env_ids hold True.*flatnonzero"),
+    "a mask as numbers": (lambda e: e.reset_envs(np.ones(2, bool)), "env_ids hold np.True_"),
+    "words as numbers": (lambda e: e.reset_envs(["a"]), "env_ids hold 'a'"),
+    "options that are a number": (lambda e: e.reset(options=5), "options hold 5; expected a dict"),
+    "options that are a word": (lambda e: e.reset(options="ab"), "options hold 'a'; expected"),
+    "options that are numbers": (lambda e: e.reset(options=[1, 2]), "options hold 1"),
+    "a mask beside numbers": (
+        lambda e: e.reset_envs([1], options={"reset_mask": np.ones(2, bool)}),
+        "reset_mask, but env_ids say",
+    ),
+    "a half environment": (lambda e: e.recv(1.5), "recv: min_envs must be a whole number, got 1.5"),
+    "a word to receive": (lambda e: e.recv("2"), "recv: min_envs must be a whole number, got '2'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_meant_is_told_in_words(name: str) -> None:
+    act, said = WRONG[name]
+    with shoal.make(CountingWorld, 2, backend="serial") as envs:
+        envs.reset(seed=0)
+        envs.send([0, 0])
+        if "recv" not in said:
+            envs.recv()
+        with pytest.raises((ContractError, ConfigError), match=said):
+            act(envs)
+
+
+@pytest.mark.parametrize("name", ["start_timeout_s", "max_worker_rss_mb"])
+def test_limits_of_faults_are_numbers(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"faults.{name} must be a number above zero, got 'x'"):
+        shoal.Faults(**{name: "x"})
+
+
+def test_workers_come_back_with_their_environments() -> None:
+    with shoal.make(CountingWorld, 4, backend="thread", num_workers=3) as envs:
+        envs.reset(seed=0)
+        envs.resize(1)
+        assert envs.stats()["num_workers"] == 1
+        envs.resize(6)
+        assert envs.stats()["num_workers"] == 3
+
+
+def test_close_takes_gymnasiums_keyword_and_no_other() -> None:
+    with shoal.make(CountingWorld, 2, backend="serial") as envs, pytest.raises(TypeError):
+        envs.close(nonsense=1)
+    envs = shoal.make(CountingWorld, 2, backend="serial")
+    envs.close(timeout=1)
+    assert envs.closed
+
+
+@pytest.mark.parametrize("kind", ["module", "instance"])
+@pytest.mark.parametrize("of", ["team", "turns"])
+def test_pettingzoos_own_things_are_refused_with_who_takes_them(kind: str, of: str) -> None:
+    pytest.importorskip("pettingzoo")
+    pytest.importorskip("mpe2")
+    name = "mpe2.simple_spread_v3" if of == "team" else "pettingzoo.classic.connect_four_v3"
+    module = importlib.import_module(name)
+    env = module if kind == "module" else (module.env if of == "turns" else module.parallel_env)()
+    with pytest.raises(ConfigError, match=f"shoal.make_{of}"):
+        shoal.make(env, 2)
+
+
+class Watched:
+    """A lock whose taker is held up, having taken it, until somebody waits for it."""
+
+    def __init__(self, lock: Any, taker: threading.Thread) -> None:
+        self._lock, self._taker = lock, taker
+        self.is_taken, self.is_awaited = threading.Event(), threading.Event()
+        self._is_owned, self.release = lock._is_owned, lock.release
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if threading.current_thread() is not self._taker:
+            if timeout > 0:
+                self.is_awaited.set()
+            return bool(self._lock.acquire(blocking, timeout))
+        taken = bool(self._lock.acquire(blocking, timeout))
+        self.is_taken.set()
+        self.is_awaited.wait(30)
+        return taken
+
+
+def test_counting_in_another_thread_is_waited_for() -> None:
+    with shoal.make(CountingWorld, 1, backend="serial") as envs:
+        envs.reset(seed=0)
+        thread = threading.Thread(target=envs.stats)
+        lock = Watched(envs._pool._busy, thread)
+        envs._pool._busy = lock  # type: ignore[assignment]
+        thread.start()
+        try:
+            assert lock.is_taken.wait(30)
+            envs.step([0])
+        finally:
+            lock.is_awaited.set()
+            thread.join()
+
+
+def test_another_thread_is_told_by_the_name_of_the_call() -> None:
+    class Waiting(CountingWorld):
+        def step(self, action: Any) -> Any:
+            entered.set()
+            left.wait(30)
+            return super().step(action)
+
+    entered, left = threading.Event(), threading.Event()
+    with shoal.make(Waiting, 1, backend="serial") as envs:
+        envs.reset(seed=0)
+        thread = threading.Thread(target=envs.step, args=([0],))
+        thread.start()
+        try:
+            assert entered.wait(30)
+            with pytest.raises(ContractError, match=r"^step: another thread is using"):
+                envs.step([0])
+        finally:
+            left.set()
+            thread.join()

@@ -93,20 +93,23 @@ def _cell_for(env: Any, env_id: int) -> Cell | BatchedCell:
         return BatchedCell(env, env_id)
     if isinstance(env, gymnasium.Env) or _looks_like_env(env):
         return Cell(env, env_id)
-    if hasattr(env, "agent_selection") or hasattr(env, "agent_iter"):
+    if several := of_several(env):
         raise ConfigError(
-            _NOT_HERE.format(env_id, type(env).__name__, "agents taking turns", "make_turns")
-        )
-    if hasattr(env, "possible_agents") or hasattr(env, "agents"):
-        raise ConfigError(
-            _NOT_HERE.format(env_id, type(env).__name__, "a team of agents", "make_team")
+            f"env {env_id} is a {type(env).__name__}, {several[0]} (PettingZoo). "
+            f"Use shoal.{several[1]}(...) for it."
         )
     raise ConfigError(
         f"env {env_id} is a {type(env).__name__}, not a gymnasium.Env: the factory must return one."
     )
 
 
-_NOT_HERE = "env {} is a {}, {} (PettingZoo). Use shoal.{}(...) for it."
+def of_several(env: Any) -> tuple[str, str] | None:
+    """What an environment of several agents is, and which function is for it; None for others."""
+    if hasattr(env, "agent_selection") or hasattr(env, "agent_iter"):
+        return "agents taking turns", "make_turns"
+    if hasattr(env, "possible_agents") or hasattr(env, "agents"):
+        return "a team of agents", "make_team"
+    return None
 
 
 def _looks_like_env(env: Any) -> bool:

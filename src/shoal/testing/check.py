@@ -15,6 +15,7 @@ import cloudpickle
 import gymnasium
 import numpy as np
 
+from shoal.engine.build import of_several
 from shoal.testing import leaf
 from shoal.testing.probe import Moment, Probe, attempt
 from shoal.testing.report import Notebook, Problem, Report, Stop, describe, shorten
@@ -103,12 +104,8 @@ class _EnvCheck:
             self._stop("check_env", "this is a vector environment", "a single one", env, then)
         if isinstance(env, gymnasium.Env):
             return
-        if hasattr(env, "agent_selection") or hasattr(env, "agent_iter"):
-            then = "Use shoal.make_turns, or shoal.make_team for its parallel form."
-            what = "this is a PettingZoo environment whose agents take turns"
-            self._stop("check_env", what, "a gymnasium.Env", env, then)
-        if hasattr(env, "possible_agents"):
-            what, then = "this is a PettingZoo environment of a team", "Use shoal.make_team."
+        if several := of_several(env):
+            what, then = f"this is {several[0]} (PettingZoo)", f"Use shoal.{several[1]}."
             self._stop("check_env", what, "a gymnasium.Env", env, then)
         then = "Derive it from gymnasium.Env, or convert it (Shimmy does so for old Gym envs)."
         self._stop("construction", "this is no gymnasium.Env", "a gymnasium.Env", env, then)

@@ -1,9 +1,10 @@
-"""Whether an argument can be what it is meant to be: a count, a choice."""
+"""Whether an argument can be what it is meant to be: a count, an amount, a choice."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from shoal.errors import ConfigError, shown, suggest
@@ -23,6 +24,12 @@ def as_whole(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise ConfigError(f"{name} must be a whole number, got {shown(value)}.") from None
+
+
+def above_zero(name: str, value: Any, unit: str = "") -> None:
+    """A number greater than zero."""
+    if not isinstance(value, Real) or not float(value) > 0:
+        raise ConfigError(f"{name} must be a number{unit} above zero, got {shown(value)}.")
 
 
 def choose(name: str, value: Any, known: Sequence[str] | Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from shoal.engine.bottleneck import Shares, bottleneck
 from shoal.errors import ContractError, shown
 from shoal.layout import Array
 from shoal.seeding import Seed, seeds_of
-from shoal.vector.checks import as_count
+from shoal.vector.checks import as_count, as_whole
 
 if TYPE_CHECKING:
     from shoal.engine.memento import Memento
@@ -46,8 +46,13 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         reason: str = "as asked",
     ) -> None:
         self._pool = pool
+        self._num_workers = pool.plan.num_workers
+        """As many as were asked for; there are fewer while there are fewer environments."""
         self._first_seed, self._batch_size, self._reason = seed, batch_size, reason
-        self._run_seed: int | None = None
+        self._run_seed = seed
+        self._first_seeds = dict(enumerate(seeds_of(seed, pool.num_envs)))
+        """What environments are seeded with that are reset for the first time, and not by `reset`
+        of all: that is seeded with `_first_seed`, whoever was reset before."""
         self.copy = pool.plan.copy
         self.spec, self.render_mode = spec, pool.first.render_mode
         self.metadata = {**pool.first.metadata, "autoreset_mode": pool.plan.terms.autoreset}
@@ -66,12 +71,28 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         for all, or a list with one dict (or None) per environment. With a mask, the observations
         of the others are their latest, and infos are only of those that were reset.
         """
-        seed = self._first_seed if seed is None else seed
         plan = reset_plan(seed, options, self.num_envs)
+        is_for_all = len(plan) == self.num_envs
+        if is_for_all and seed is None and self._first_seed is not None:
+            seed = self._first_seed
+            plan = reset_plan(seed, options, self.num_envs)
         if seed is not None:
-            self._run_seed = seed if isinstance(seed, int | np.integer) else None
-        results = self._pool.reset(plan)
-        self._first_seed = None
+            self._run_seed = int(seed) if isinstance(seed, int | np.integer) else None
+        results = self._reset(plan)
+        if is_for_all:
+            self._first_seed = None
+        return results
+
+    def _reset(
+        self, plan: ResetPlan, env_ids: Sequence[int] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset these environments; those that never were have the seed that is meant for them."""
+        first = self._first_seeds
+        results = self._pool.reset(
+            {i: (first.get(i) if s is None else s, options) for i, (s, options) in plan.items()},
+            env_ids,
+        )
+        self._first_seeds = {i: s for i, s in first.items() if i not in plan} if first else first
         return results
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -105,9 +126,12 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         """One frame per environment."""
         return self.call("render")
 
-    def close_extras(self, timeout_s: float | None = None, **_: Any) -> None:
-        """Ask, wait for `timeout_s` (default 5), then insist; every `env.close()` is run."""
-        self._pool.close(timeout_s)
+    def close_extras(self, timeout_s: float | None = None, *, timeout: float | None = None) -> None:
+        """Ask, wait for `timeout_s` (default 5), then insist; every `env.close()` is run.
+
+        `timeout` is what Gymnasium calls it.
+        """
+        self._pool.close(timeout if timeout_s is None else timeout_s)
 
     def __enter__(self) -> VectorEnv:
         return self
@@ -138,10 +162,11 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         """Reset these environments now, each with its own seed and options (its own task).
 
         Returns observations and infos of these, in the order given. An integer seed means
-        `seed + env_id`, as everywhere.
+        `seed + env_id`, as everywhere. An environment that was never reset and is given no seed
+        has the one of `make(seed=...)`.
         """
         ids, args = self._reset_args(env_ids, seeds, options)
-        return self._pool.reset(args, ids)
+        return self._reset(args, ids)
 
     def set_next_reset(
         self,
@@ -170,7 +195,9 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         Without either, all that are outstanding. TimeoutError when too few are ready in time, and
         nothing is lost.
         """
-        if min_envs is None and self._batch_size is not None:
+        if min_envs is not None:
+            min_envs = as_whole("recv: min_envs", min_envs)
+        elif self._batch_size is not None:
             min_envs = min(self._batch_size, max(1, self._pool.post.num_sent))
         return self._pool.recv(min_envs, timeout_s)
 
@@ -185,11 +212,11 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         """
         pool, before = self._pool, self.num_envs
         envs = before if num_envs is None else as_count("num_envs", num_envs)
-        workers = pool.plan.num_workers
-        workers = workers if num_workers is None else as_count("num_workers", num_workers)
-        workers = 1 if pool.backend.name == "serial" else min(workers, envs)
+        asked = self._num_workers
+        asked = asked if num_workers is None else as_count("num_workers", num_workers)
         try:
-            pool.resize(envs, workers)
+            pool.resize(envs, 1 if pool.backend.name == "serial" else min(asked, envs))
+            self._num_workers = asked
         finally:
             self._set_num_envs(len(pool.owner))
         fresh = list(range(before, self.num_envs))
@@ -271,7 +298,7 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         if type(env_ids) is np.ndarray and env_ids.dtype == np.int64 and env_ids.ndim == 1:
             ids: list[int] = env_ids.tolist()
         else:
-            ids = [operator.index(env_id) for env_id in env_ids]
+            ids = list(map(_as_id, env_ids))
         if not ids or min(ids) < 0 or max(ids) >= self.num_envs or len(set(ids)) < len(ids):
             raise ContractError(
                 f"env_ids are {shown(ids)}; expected different numbers "
@@ -289,7 +316,25 @@ class VectorEnv(GymnasiumVectorEnv[Any, Any, Any]):
         else:
             per_env = seeds_of(seeds, len(ids))
         chosen = _options_for(options, len(ids))
+        if any(one is not None and "reset_mask" in one for one in chosen):
+            raise ContractError(
+                "options hold a reset_mask, but env_ids say already who is reset. "
+                "Leave it out, or call reset(options=...)."
+            )
         return ids, {i: (s, o) for i, s, o in zip(ids, per_env, chosen, strict=True)}
+
+
+def _as_id(env_id: Any) -> int:
+    """The number of an environment, which a flag of a mask is not, though Python counts with it."""
+    if not isinstance(env_id, bool | np.bool_):
+        try:
+            return operator.index(env_id)
+        except TypeError:
+            pass
+    raise ContractError(
+        f"env_ids hold {shown(env_id)}; expected numbers of environments. "
+        "np.flatnonzero(mask) gives those of a mask."
+    )
 
 
 def reset_plan(seed: int | Sequence[Seed] | None, options: Options, num_envs: int) -> ResetPlan:
@@ -302,14 +347,21 @@ def reset_plan(seed: int | Sequence[Seed] | None, options: Options, num_envs: in
     return {i: (seeds[i], every[i]) for i in ids}
 
 
-def _options_for(options: Options, count: int) -> list[dict[str, Any] | None]:
+def _options_for(options: Any, count: int) -> list[dict[str, Any] | None]:
     if options is None:
         return [None] * count
     if isinstance(options, Mapping):
         return [dict(options) for _ in range(count)]
-    if len(options) != count:
-        raise ContractError(f"options holds {len(options)} entries; expected {count}, one each.")
-    return [None if one is None else dict(one) for one in options]
+    each: list[Any] = list(options) if isinstance(options, Sequence | np.ndarray) else [options]
+    wrong = [one for one in each if one is not None and not isinstance(one, Mapping)]
+    if wrong:
+        raise ContractError(
+            f"options hold {shown(wrong[0])}; expected a dict for all environments, or a list with "
+            "a dict or None for each."
+        )
+    if len(each) != count:
+        raise ContractError(f"options holds {len(each)} entries; expected {count}, one each.")
+    return [None if one is None else dict(one) for one in each]
 
 
 def check_reset_mask(mask: Any, num_envs: int) -> Array:

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from shoal.engine.machine import usable_cores
 from shoal.errors import ConfigError, shown
 from shoal.seeding import seeds_of
-from shoal.vector.checks import as_count, as_whole, choose
+from shoal.vector.checks import above_zero, as_count, as_whole, choose
 from shoal.vector.env import VectorEnv
 from shoal.vector.source import Resolved, Source, Wrapper, resolve
 
@@ -59,14 +59,12 @@ class Faults:
 
     def __post_init__(self) -> None:
         choose("faults.on_error", self.on_error, ("raise", "restart"))
-        if not self.start_timeout_s > 0:
-            raise ConfigError(f"start_timeout_s must be above zero, got {self.start_timeout_s}.")
+        above_zero("faults.start_timeout_s", self.start_timeout_s)
         for name in ("max_restarts", "replay_limit_steps"):
             if as_whole(f"faults.{name}", getattr(self, name)) < 0:
                 raise ConfigError(f"faults.{name} must not be negative, got {getattr(self, name)}.")
-        limit = self.max_worker_rss_mb
-        if limit is not None and not limit > 0:
-            raise ConfigError(f"faults.max_worker_rss_mb must be above zero, got {limit}.")
+        if self.max_worker_rss_mb is not None:
+            above_zero("faults.max_worker_rss_mb", self.max_worker_rss_mb)
 
     def policy(self, on_failure: str) -> Policy:
         """What the engine must know of this."""
@@ -167,7 +165,9 @@ def make_terms(
         check_finite=faults.check_finite,
         start_timeout_s=faults.start_timeout_s,
         step_timeout_s=step_timeout_s,
-        start_method=start_method and choose("start_method", start_method, START_METHODS),
+        start_method=None
+        if start_method is None
+        else choose("start_method", start_method, START_METHODS),
         preload=("numpy", "gymnasium", "shoal.engine.backends.process.inside", *source.preload),
         watches_memory=faults.max_worker_rss_mb is not None,
     )
@@ -258,10 +258,7 @@ def _check_limits(step_timeout_s: Any, max_worker_rss_mb: float | None, backend:
         )
     if step_timeout_s is None:
         return
-    if not isinstance(step_timeout_s, int | float) or not step_timeout_s > 0:
-        raise ConfigError(
-            f"step_timeout_s must be a number of seconds above zero, got {shown(step_timeout_s)}."
-        )
+    above_zero("step_timeout_s", step_timeout_s, " of seconds")
     if backend != "process":
         raise ConfigError(
             f"step_timeout_s needs workers that can be ended: backend='process', not {backend!r}."

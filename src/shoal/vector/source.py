@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -143,10 +144,28 @@ def _check_maker(maker: Any) -> None:
             "Pass its class, or a function that returns a new one, such as `lambda: MyEnv()`."
         )
     if not callable(maker):
+        if advice := _advice_on_agents(maker):
+            raise ConfigError(f"cannot make environments from {shown(maker)}. {advice}")
         raise ConfigError(
             f"cannot make environments from {shown(maker)} ({type(maker).__name__}). Pass a "
             "Gymnasium id, 'module:factory', an env class, a factory, or a list of factories."
         )
+
+
+def _advice_on_agents(maker: Any) -> str:
+    """Which function is for one of PettingZoo's environments or modules; nothing for others."""
+    from shoal.engine.build import of_several
+
+    for name, function in (("parallel_env", "make_team"), ("env", "make_turns")):
+        if isinstance(maker, ModuleType) and callable(getattr(maker, name, None)):
+            module = maker.__name__.rpartition(".")[2]
+            return f"It is a module; several agents are made by shoal.{function}({module}.{name})."
+    if not isinstance(maker, ModuleType) and (several := of_several(maker)):
+        return (
+            f"It is {several[0]} (PettingZoo), and each worker builds its own: pass a function "
+            f"that returns a new one to shoal.{several[1]}."
+        )
+    return ""
 
 
 def _module_of(maker: Any) -> str | None:
