@@ -130,3 +130,43 @@ def test_misuse_is_refused(make: Make) -> None:
         short.step(np.zeros(2, dtype=np.int64))
     with pytest.raises(ContractError, match="replay_limit_steps=2"):
         short.branch(0, [1])
+
+
+def test_an_environment_whose_step_has_raised_cannot_be_followed(make: Make) -> None:
+    class Raising(CountingWorld):
+        def step(self, action: int) -> Any:
+            if action == 3:
+                self.np_random.random()
+                raise ValueError("three")
+            return super().step(action)
+
+    envs = make(lambda: Raising(history=False), 2)
+    envs.reset(seed=0)
+    with pytest.raises(shoal.EnvRaised):
+        envs.step(np.array([3, 0]))
+    with pytest.raises(ContractError, match="env 0 has no episode on record"):
+        envs.branch(0, [1])
+    envs.reset(seed=0)
+    envs.branch(0, [1])
+    assert envs.stats()["replays"] == 1
+
+
+def test_what_was_set_on_a_target_only_becomes_what_its_origin_has(make: Make) -> None:
+    class Shaped(CountingWorld):
+        def shape(self, value: float) -> float:
+            return value
+
+    envs = make(lambda: Shaped(history=False), 2)
+    envs.reset(seed=0)
+    envs.set_attr("shape", abs, env_ids=[1])
+    envs.branch(0, [1])
+    assert envs.call("shape", -2.0) == (-2.0, -2.0)
+
+
+def test_a_target_with_an_attribute_that_its_origin_lacks_is_refused(make: Make) -> None:
+    envs = make(world, 2)
+    envs.reset(seed=0)
+    envs.set_attr("task", 3, env_ids=[1])
+    with pytest.raises(ContractError, match=r"branch: env 1 has an attribute 'task'.*Set it on"):
+        envs.branch(0, [1])
+    assert not envs.step(np.zeros(2, dtype=np.int64))[3].any(), "nobody is lost by that"

@@ -254,3 +254,16 @@ def test_a_death_in_the_constructor_is_not_a_death_at_the_same_step(tmp_path: Pa
         for _ in range(4):
             assert "restarted" not in envs.step(np.zeros(NUM_ENVS, dtype=np.int64))[4]
         assert [one["phase"] for one in envs.stats()["incidents"]] == ["step", "construct"]
+
+
+def test_who_dies_once_does_not_pay_for_its_mates(tmp_path: Path, impatient: None) -> None:
+    script = [("step 2", "sigkill")]
+    envs = [cast(NUM_ENVS, k, tmp_path, script, history=False)[k] for k in range(NUM_ENVS)]
+    faults = Faults(max_restarts=1)
+    kwargs = {"backend": "process", "num_workers": 1, "on_failure": "replay", "faults": faults}
+    with shoal.make(envs, **kwargs) as made:
+        made.reset(seed=0)
+        for _ in range(2):
+            made.step(np.zeros(NUM_ENVS, dtype=np.int64))
+        assert made.stats()["num_incidents"] == NUM_ENVS
+        assert made.stats()["restarts"] == 0

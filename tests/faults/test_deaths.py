@@ -155,3 +155,15 @@ def test_close_ends_whatever_the_worker_is_at(where: dict[str, Any], how: str) -
     envs.close(timeout_s=0.5)
     _, alive = psutil.wait_procs(workers, timeout=2)
     assert not alive
+
+
+def test_a_constructor_that_ends_its_worker_leaves_a_capsule(where: dict[str, Any]) -> None:
+    class Fatal(CountingWorld):
+        def __init__(self) -> None:
+            os._exit(5)
+
+    with pytest.raises(WorkerDied, match="in construct of env 0") as caught:
+        shoal.make(Fatal, 2, **where)
+    assert caught.value.capsule is not None
+    (note,) = caught.value.__notes__
+    assert note == f"To replay it in one process: shoal replay {caught.value.capsule}"

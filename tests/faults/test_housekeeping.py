@@ -12,8 +12,10 @@ import pytest
 import shoal
 from faults.recovering import worlds
 from shoal import ConfigError, EnvRaised, Faults, WorkerDied
+from shoal.engine import staff
 from shoal.engine.backends.process.outside import ProcessWorker
 from shoal.engine.pace import Pace
+from shoal.engine.pool import Pool
 from shoal.testing import CountingWorld
 from trace_of import assert_same
 
@@ -26,15 +28,15 @@ def world() -> CountingWorld:
     return CountingWorld(history=False)
 
 
-def refuse_workers(envs: shoal.VectorEnv, problem: str, patch: pytest.MonkeyPatch) -> list[None]:
+def refuse_workers(problem: str, patch: pytest.MonkeyPatch) -> list[None]:
     """Let no new worker be started; the list grows with every attempt."""
     attempts: list[None] = []
 
-    def refuse() -> NoReturn:
+    def refuse(pool: Pool) -> NoReturn:
         attempts.append(None)
         raise PROBLEMS[problem]("no room for another worker.")
 
-    patch.setattr(envs._pool, "add_seat", refuse)
+    patch.setattr(staff, "add_seat", refuse)
     return attempts
 
 
@@ -64,7 +66,7 @@ def test_a_grown_worker_that_cannot_be_replaced_works_on_until_it_can(
         assert_same(envs.reset(seed=0), calm.reset(seed=0))
         assert_same(advance(envs, way), advance(calm, way))
         with monkeypatch.context() as patch:
-            attempts = refuse_workers(envs, problem, patch)
+            attempts = refuse_workers(problem, patch)
             grown.update(worker.pid for worker in envs._pool.workers)
             for _ in range(4):
                 assert_same(advance(envs, way), advance(calm, way))
@@ -85,7 +87,7 @@ def test_a_slow_environment_that_gets_no_worker_stays_until_it_can(
     with calm, shoal.make(world, NUM_ENVS, backend="process", num_workers=2) as envs:
         assert_same(envs.reset(seed=0), calm.reset(seed=0))
         with monkeypatch.context() as patch:
-            attempts = refuse_workers(envs, problem, patch)
+            attempts = refuse_workers(problem, patch)
             while len(attempts) < 3:
                 assert_same(advance(envs, "send"), advance(calm, "send"))
         for _ in range(2 * CountingWorld.max_steps):
@@ -114,7 +116,7 @@ def test_what_another_raises_while_one_moves_is_raised(
     monkeypatch.setattr(Pace, "slow", lambda pace: set())
     with shoal.make(worlds(2, Risky), backend="process", num_workers=1) as envs:
         envs.reset(seed=0)
-        apart = envs._pool.add_seat()
+        apart = staff.add_seat(envs._pool)
         envs._pool.wishes = {0: apart, 1: apart}
         for _ in range(4):  # env 0 has moved, env 1 moves with its next step
             envs.send([0, 0])

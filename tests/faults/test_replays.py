@@ -390,3 +390,29 @@ def test_a_restart_that_waits_for_its_reset_is_no_reason_to_warn(
         kill_worker(envs, 1)  # with its reset still to come, there is nothing to be lost
         assert "restarted" not in envs.step(np.zeros(6, dtype=np.int64))[4]
     assert warnings_of(caplog) == []
+
+
+class Raising(CountingWorld):
+    """Draws a number, and then raises for action 3."""
+
+    def step(self, action: int) -> Any:
+        if action == 3:
+            self.np_random.random()
+            raise ValueError("three")
+        return super().step(action)
+
+
+def test_an_environment_whose_step_has_raised_is_not_replayed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with make(worlds(3, Raising, history=False), num_workers=1) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(shoal.EnvRaised):
+            envs.step(np.array([0, 3, 0]))
+        envs.step(np.zeros(3, dtype=np.int64))
+        kill_worker(envs, 0)
+        infos = envs.step(np.zeros(3, dtype=np.int64))[4]
+        assert infos["restarted"].tolist() == [False, True, False]
+        assert envs.stats()["replays"] == 2
+    (text,) = warnings_of(caplog)
+    assert "was interrupted" in text

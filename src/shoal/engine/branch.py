@@ -44,6 +44,7 @@ def branch(pool: Pool, env_id: int, into_ids: Sequence[int]) -> None:
         problems.update(pool.ask(seat, Restore(part)))
     there = [target for target in into_ids if not problems[target]]
     books.branch(env_id, there, {target: how[target].attributes for target in there})
+    pool.supervisor.num_replays += len(there)
     failed = [target for target in into_ids if problems[target]]
     if failed:
         for seat, lost in pool.by_seat({i: pool.supervisor.restart_of(i) for i in failed}):
@@ -59,4 +60,21 @@ def _attributes(pool: Pool, env_id: int, target: int) -> dict[str, Any]:
     """What the caller has set on the target and not on the origin, as the origin has it."""
     journal, seat = pool.books.journal, pool.owner[env_id]
     names = journal.attributes_of(target).keys() - journal.attributes_of(env_id).keys()
-    return {name: pool.ask(seat, Call(name, (), {}, [env_id]))[env_id] for name in sorted(names)}
+    attributes = {}
+    for name in sorted(names):
+        held = pool.ask(seat, Call(_held, (name,), {}, [env_id]))[env_id]
+        if not held:
+            raise ContractError(
+                f"branch: env {target} has an attribute {name!r}, by set_attr, and env {env_id} "
+                "has none, so that one cannot become like the other. Set it on both."
+            )
+        (attributes[name],) = held
+    return attributes
+
+
+def _held(env: Any, name: str) -> tuple[Any, ...]:
+    """An attribute as it is, be it a function; nothing where there is none."""
+    try:
+        return (getattr(env, "get_wrapper_attr", env.__getattribute__)(name),)
+    except AttributeError:
+        return ()

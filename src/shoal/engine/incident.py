@@ -9,6 +9,7 @@ from shoal.engine.books import Books
 from shoal.engine.capsule import Capsule
 from shoal.engine.commands import Call, Command, Failure, Reset, SetAttr, Step
 from shoal.engine.plan import PoolPlan
+from shoal.errors import WorkerError
 
 
 @dataclass(slots=True)
@@ -65,15 +66,16 @@ def leave_capsule(
     )
 
 
-def leave_construction(plan: PoolPlan, worker: int, failure: Failure) -> str | None:
-    """Write a capsule of a constructor that raised before there was anything else."""
-    env_id = failure.env_ids[0]
-    return capsule.write(
+def leave_construction(
+    plan: PoolPlan, worker: int, env_id: int, error: WorkerError, failure: Failure | None = None
+) -> None:
+    """Write a capsule of a constructor that raised, or took its worker with it, at the start."""
+    path = capsule.write(
         Capsule(
-            kind="raised",
+            kind="died" if failure is None else "raised",
             phase="construct",
-            cause=f"{failure.kind}: {failure.text}",
-            trace=failure.trace,
+            cause=str(error) if failure is None else f"{failure.kind}: {failure.text}",
+            trace="" if failure is None else failure.trace,
             worker=worker,
             env_id=env_id,
             factory=plan.assign(worker, [env_id]).factories[0],
@@ -83,3 +85,12 @@ def leave_construction(plan: PoolPlan, worker: int, failure: Failure) -> str | N
             episode=None,
         )
     )
+    point_to(path, error)
+
+
+def point_to(path: str | None, error: Exception) -> None:
+    """Let an error say how what went wrong is done once more."""
+    if path is not None:
+        error.add_note(f"To replay it in one process: shoal replay {path}")
+    if isinstance(error, WorkerError):
+        error.capsule = path

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shoal.engine import staff
 from shoal.engine.commands import Build, Recovery, Release, Restore, Snapshot
 from shoal.engine.seat import Seat
 from shoal.errors import ShoalError
@@ -51,7 +52,7 @@ def set_apart(pool: Pool, slow: set[int]) -> None:
             continue  # with its like, or alone
         apart = [seat for seat in pool.seats if seat.env_ids and slow.issuperset(seat.env_ids)]
         if len(pool.seats) < 2 * pool.plan.num_workers:
-            pool.wishes[env_id] = pool.add_seat()
+            pool.wishes[env_id] = staff.add_seat(pool)
         elif apart:
             pool.wishes[env_id] = min(apart, key=lambda seat: len(seat.env_ids))
 
@@ -85,7 +86,7 @@ def _move(pool: Pool, source: Seat, target: Seat, env_ids: Sequence[int]) -> Non
     if moved:
         _give_up(pool, source, moved)
     if source.is_leaving and not source.env_ids:
-        pool.remove(source)
+        staff.remove(pool, source)
 
 
 def _recoveries(pool: Pool, source: Seat, env_ids: Sequence[int]) -> dict[int, Recovery]:

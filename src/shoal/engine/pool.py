@@ -20,14 +20,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gymnasium.vector import AutoresetMode
 
-from shoal.engine import memento, moves, shelves
+from shoal.engine import memento, moves, shelves, staff
 from shoal.engine.backends import CLOSE_TIMEOUT_S, Backend, Terms, Worker
 from shoal.engine.batch import Batch
 from shoal.engine.books import Books
 from shoal.engine.branch import branch
 from shoal.engine.commands import (
-    Attach,
-    Build,
     Built,
     Call,
     Called,
@@ -41,7 +39,6 @@ from shoal.engine.commands import (
 )
 from shoal.engine.compare import check_spaces
 from shoal.engine.crew import EXIT_TIMEOUT_S, Crew
-from shoal.engine.incident import leave_construction
 from shoal.engine.journal import own_args
 from shoal.engine.keep import kept_each
 from shoal.engine.memento import Memento
@@ -53,13 +50,12 @@ from shoal.engine.resize import put_in_order, rearrange, resize
 from shoal.engine.results import Results, Tally
 from shoal.engine.rows import Rows, RowShape
 from shoal.engine.seat import Flight, Seat
-from shoal.engine.supervisor import Supervisor
+from shoal.engine.supervisor import Supervisor, has_acted
 from shoal.engine.traffic import Traffic
 from shoal.errors import (
     ClosedError,
     ConfigError,
     ContractError,
-    EnvRaised,
     ShoalError,
     WorkerDied,
     WorkerTimeout,
@@ -84,8 +80,9 @@ def exclusive(method: Callable[Concatenate[Pool, P], R]) -> Callable[Concatenate
     @functools.wraps(method)
     def alone(self: Pool, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if not self._busy.acquire(False) and not self._after_counting():
+            name = method.__name__.lstrip("_")
             raise ContractError(
-                f"{method.__name__}: another thread is using these environments at this moment. "
+                f"{name}: another thread is using these environments at this moment. "
                 "Let one thread at a time use them."
             )
         try:
@@ -111,9 +108,10 @@ class Pool:
         self.plan, self.num_envs, self._pid = plan, plan.num_envs, os.getpid()
         self._noted: set[str] = set()
         self.quick = Quick()
+        self.seats: list[Seat] = []
         self.backend = make_backend(plan.terms)
         crew = Crew(self.backend)
-        self._crew, self._finalizer = crew, weakref.finalize(self, crew.close)
+        self.crew, self._finalizer = crew, weakref.finalize(self, crew.close)
         try:
             self._open()
         except BaseException as error:  # on Ctrl-C somebody waits
@@ -124,35 +122,9 @@ class Pool:
 
     def _open(self) -> None:
         """Start workers, learn the spaces from their environments and give everyone rows."""
-        builds = [Build(self.plan.share(worker)) for worker in range(self.plan.num_workers)]
-        workers = self._crew.launch(builds)
-        self.seats = [Seat(k, worker, ()) for k, worker in enumerate(workers)]
-        built = [self._first_answer(seat).built for seat in self.seats]
-        rows = self._meet([one for one in built if one is not None])
-        for seat in self.seats:
-            seat.worker.put(Attach(rows))
-        for seat in self.seats:
-            self._first_answer(seat)
+        rows = self._meet(staff.launch(self))
+        staff.attach(self, rows)
         self._prepare(rows)
-
-    def _first_answer(self, seat: Seat) -> Reply:
-        limit_s = self.plan.terms.start_timeout_s
-        # A process that is late is ended by its own end of the wait; a thread cannot be.
-        if not seat.worker.wait(None if self.backend.loses_workers else limit_s):
-            raise WorkerTimeout(
-                f"worker {seat.index} has not built its environments within {limit_s} s. "
-                "Raise start_timeout_s if they need longer.",
-                worker=seat.index,
-                phase="construct",
-            )
-        reply = seat.worker.take() or Reply()
-        for failure in reply.failures:
-            error = failure.as_error(seat.index, seat.worker.pid)
-            if isinstance(error, EnvRaised) and failure.phase == "construct":
-                error.capsule = leave_construction(self.plan, seat.index, failure)
-            raise error
-        self._tell_notes(reply)
-        return reply
 
     def _meet(self, built: Sequence[Built]) -> Rows:
         self.first, self.together = built[0], max(max(one.widths) for one in built)
@@ -198,7 +170,7 @@ class Pool:
 
     def _prepare(self, rows: Rows) -> None:
         self.books = Books(self.plan, rows)
-        self.supervisor = Supervisor(self.plan, self._crew, self.books, self.check_spaces)
+        self.supervisor = Supervisor(self.plan, self.crew, self.books, self.check_spaces)
         self._traffic = Traffic(self.supervisor)
         self._steps = [Step(slot) for slot in range(rows.shape.slots)]
         self._reset_ids: list[int] | None = None
@@ -206,7 +178,8 @@ class Pool:
         self.post = Post(self, self._traffic)
         self._troubles: list[Exception] = []
         self._busy = threading.RLock()  # whoever was interrupted while taking it may go on
-        self._is_counting = False
+        self._counting = threading.Lock()
+        """Held by `tally` from before it takes the other one until after it has let go of it."""
         self.wishes: dict[int, Seat] = {}
         """Where environments are to move, between two of their episodes."""
         self.settled: set[int] = set()
@@ -244,10 +217,10 @@ class Pool:
                 raise
             finally:
                 self._busy.release()
-        return self._step_carefully(actions)
+        return self._step(actions)
 
     @exclusive
-    def _step_carefully(self, actions: Any) -> Results:
+    def _step(self, actions: Any) -> Results:
         self._start_step(actions)
         return self._finish_step(self._begun)
 
@@ -599,9 +572,11 @@ class Pool:
             seat.failures = 0
         for reply in flight.replies:
             self._absorb(reply)
-            failures = reply.failures
-            self._troubles += [self.supervisor.error_of(seat, one) for one in failures]
-            flight.failed.update(i for failure in reply.failures for i in failure.env_ids)
+            self._troubles += [self.supervisor.error_of(seat, one) for one in reply.failures]
+            for failure in reply.failures:
+                flight.failed.update(failure.env_ids)
+                if has_acted(failure):  # a replay cannot tell how far it came
+                    self.books.distrust(failure.env_ids)
         if flight.sent and flight.failed:
             self.post.give_up(flight.failed.intersection(flight.sent))
 
@@ -621,9 +596,10 @@ class Pool:
                 other.news.extend(columns)
         for env_id, state in reply.generators.items():
             self.books.journal.entries[env_id].odd_generator = state
-        self._tell_notes(reply)
+        self.tell_notes(reply)
 
-    def _tell_notes(self, reply: Reply) -> None:
+    def tell_notes(self, reply: Reply) -> None:
+        """Log what a worker has to say, each thing once."""
         for key, text in reply.notes.items():
             self.note(key, text)
 
@@ -774,27 +750,6 @@ class Pool:
         self.supervisor.forget_from(count)
         self.num_envs = count  # last: until then it is not done
 
-    def add_seat(self) -> Seat:
-        """One more worker, without environments for now."""
-        taken = {seat.index for seat in self.seats}
-        index = next(k for k in range(len(taken) + 1) if k not in taken)
-        (worker,) = self._crew.launch([Build(self.plan.assign(index, ()))])
-        seat = Seat(index, worker, ())
-        try:
-            self._first_answer(seat)
-            worker.put(Attach(self.books.rows, self.books.reader.columns()))
-            self._first_answer(seat)
-            self.seats.append(seat)
-        except BaseException:
-            self._crew.dismiss(worker)
-            raise
-        return seat
-
-    def remove(self, seat: Seat) -> None:
-        """Let a worker go that has no environments any more."""
-        self.seats.remove(seat)
-        self._crew.dismiss(seat.worker, CLOSE_TIMEOUT_S)
-
     # --- about itself -----------------------------------------------------------------------
 
     @property
@@ -813,21 +768,29 @@ class Pool:
 
     def tally(self) -> Tally:
         """What was counted up to the latest step; while one is under way, to the one before."""
-        if not self._busy._is_owned() and self._busy.acquire(False):  # type: ignore[attr-defined]
-            self._is_counting = True
+        if not self._busy._is_owned() and self._counting.acquire(False):  # type: ignore[attr-defined]
             try:
-                self.books.catch_up(self.supervisor)
-            except BaseException:
-                self._is_in_order = self.quick.is_ready = False
-                raise
+                if self._busy.acquire(False):
+                    self._count()
             finally:
-                self._is_counting = False
-                self._busy.release()
+                self._counting.release()
         return self.books.reader.tally
 
+    def _count(self) -> None:
+        try:
+            self.books.catch_up(self.supervisor)
+        except BaseException:
+            self._is_in_order = self.quick.is_ready = False
+            raise
+        finally:
+            self._busy.release()
+
     def _after_counting(self) -> bool:
-        """Whether it was only `tally` that another thread was at; then this one may go on."""
-        return self._is_counting and self._busy.acquire(timeout=1.0)
+        """Whether it was only `tally` that another thread was at; then this one may go on.
+
+        If that is through already, it lets go of `_counting` last, and the other lock is free.
+        """
+        return self._busy.acquire(timeout=1.0 if self._counting.locked() else 0.0)
 
     @property
     def closed(self) -> bool:
@@ -836,11 +799,11 @@ class Pool:
     def close(self, timeout_s: float | None = None) -> None:
         """Ask, wait, then insist. Safe to call twice, and after Ctrl-C it goes on."""
         self.quick.is_ready = False
-        self._crew.timeout_s = CLOSE_TIMEOUT_S if timeout_s is None else timeout_s
+        self.crew.timeout_s = CLOSE_TIMEOUT_S if timeout_s is None else timeout_s
         try:
-            self._crew.close()
+            self.crew.close()
         finally:
-            if self._crew.is_closed:  # else Ctrl-C came before all else: the finalizer does it
+            if self.crew.is_closed:  # else Ctrl-C came before all else: the finalizer does it
                 self._finalizer.detach()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from shoal.engine import staff
 from shoal.engine.seat import Seat
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _is_too_low(pool: Pool, seat: Seat, limit_mb: float) -> bool:
 
 
 def _replace(pool: Pool, seat: Seat, resident_mb: float, limit_mb: float) -> None:
-    successor = pool.add_seat()
+    successor = staff.add_seat(pool)
     seat.is_leaving = True
     movable = [env_id for env_id in seat.env_ids if env_id not in pool.settled]
     pool.wishes.update(dict.fromkeys(movable, successor))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shoal.engine import moves
+from shoal.engine import moves, staff
 from shoal.engine.commands import Assignment, Attach, Build, Release
 from shoal.engine.seat import Seat
 from shoal.errors import ConfigError
@@ -71,7 +71,7 @@ def _meet_seats(pool: Pool, num_workers: int) -> None:
     for k, seat in enumerate(pool.seats):
         seat.is_leaving = k >= num_workers
     while len(pool.seats) < num_workers:
-        pool.add_seat()
+        staff.add_seat(pool)
 
 
 def _targets(pool: Pool) -> list[Seat]:
@@ -96,4 +96,4 @@ def rearrange(pool: Pool) -> None:
     pool.wishes = {i: seat for i, seat in targets if pool.owner[i] is not seat}
     moves.carry_out(pool, list(pool.wishes))
     for seat in [seat for seat in pool.seats if seat.is_leaving and not seat.env_ids]:
-        pool.remove(seat)
+        staff.remove(pool, seat)

@@ -39,7 +39,7 @@ from shoal.engine.commands import (
     failure_of,
 )
 from shoal.engine.crew import Crew
-from shoal.engine.incident import Incident, leave_capsule
+from shoal.engine.incident import Incident, leave_capsule, point_to
 from shoal.engine.plan import PoolPlan
 from shoal.engine.seat import Flight, Seat
 from shoal.errors import (
@@ -183,11 +183,7 @@ class Supervisor:
 
     def _is_mendable(self, failure: Failure) -> bool:
         num_episodes = self.books.journal.num_episodes
-        return (
-            failure.phase in ("step", "reset")
-            and not isinstance(failure.error, EpisodeOver | ConfigError)
-            and all(num_episodes[env_id] for env_id in failure.env_ids)
-        )
+        return has_acted(failure) and all(num_episodes[env_id] for env_id in failure.env_ids)
 
     def _mend(self, seat: Seat, failures: Sequence[Failure]) -> Recovering[None]:
         flight = seat.flight
@@ -329,7 +325,7 @@ class Supervisor:
         doomed: set[int] = set()
         if env_id is not None:
             self._strikes[env_id] = self._strikes.get(env_id, 0) + 1
-            strikes = max(strikes, self._strikes[env_id])
+            strikes = self._strikes[env_id]  # its mates, who may have died too, have their own
             if place.phase in _STEPPING and self._was_there_before(env_id, place):
                 doomed.add(env_id)
         if strikes > self.plan.policy.max_restarts:
@@ -384,10 +380,7 @@ class Supervisor:
             incident.capsule = leave_capsule(
                 self.plan, self.books, incident, seat.flight.command, trace
             )
-        if incident.capsule is not None:
-            error.add_note(f"To replay it in one process: shoal replay {incident.capsule}")
-        if isinstance(error, WorkerError):
-            error.capsule = incident.capsule
+        point_to(incident.capsule, error)
         return incident
 
     def _as_error(self, seat: Seat, failure: Failure) -> ShoalError:
@@ -398,7 +391,7 @@ class Supervisor:
     def error_of(self, seat: Seat, failure: Failure) -> Exception:
         """The exception that the caller gets for a failure that is not mended."""
         error = self._as_error(seat, failure)
-        if failure.phase in ("reset", "step") and not isinstance(error, EpisodeOver | ConfigError):
+        if has_acted(failure):
             self._note(seat, error, Place(failure.env_ids[0], failure.phase, 0), failure)
         return error
 
@@ -483,6 +476,12 @@ def _take_up(flight: Flight) -> None:
     for reply in flight.replies:
         left = [one for one in reply.failures if not mended.issuperset(one.env_ids)]
         reply.failures = left
+
+
+def has_acted(failure: Failure) -> bool:
+    """Whether an environment raised in its own step or reset, and may have changed before that."""
+    is_own = not isinstance(failure.error, EpisodeOver | ConfigError)
+    return is_own and failure.phase in ("step", "reset")
 
 
 def _is_nobodys(place: Place) -> bool:
