@@ -6,6 +6,7 @@ macOS gets can be tested under Linux.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import stat
@@ -72,6 +73,19 @@ def free_descriptors() -> int | None:
         return limit - len(os.listdir("/proc/self/fd"))
     except (ImportError, OSError):
         return None
+
+
+_GPU_DEVICES = ("/dev/nvidia", "/dev/kfd")
+
+
+def has_gpu_open(pid: int | str = "self") -> bool:
+    """Whether a process has a GPU open (Linux)."""
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(_GPU_DEVICES):
+                    return True
+    return False
 
 
 def cpu_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | None:
