@@ -243,6 +243,12 @@ def test_stragglers_and_waiting_are_told_of() -> None:
     assert "waiting side by side was not" in sentences(2, SLEEPER, serial, row("process", 8, 90.0))
 
 
+@pytest.mark.parametrize("rate", [110.0, 90.0])
+def test_what_threads_ask_of_an_environment_is_said_where_they_are_recommended(rate: float) -> None:
+    said = sentences(2, SLEEPER, row("process", 8, 100.0, 8), row("thread", 8, rate, 8))
+    assert ("libraries must be made for that" in said) == (rate > 100)
+
+
 def test_first_ready_batches_are_told_of_as_they_were_measured() -> None:
     rows = row("process", 8, 100.0), row("first-ready", 8, 130.0)
     said = sentences(2, replace(SLOW, spread=1.0), *rows)

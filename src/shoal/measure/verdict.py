@@ -274,6 +274,11 @@ def _about_stragglers(found: Probe, here: Sequence[Row]) -> str:
 
 
 def _about_isolation(here: Sequence[Row], pick: Row) -> Iterable[str]:
+    if pick.job.contestant == THREAD:
+        yield (
+            "Threads step several environments of one process at the same time: their libraries "
+            "must be made for that."
+        )
     isolated = _best_of(here, PROCESS)
     if isolated is None or pick.job.contestant in ISOLATED:
         return
