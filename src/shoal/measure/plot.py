@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from shoal.errors import ConfigError
 from shoal.measure.job import BOUND
-from shoal.measure.summary import Row
+from shoal.measure.record import Record
+from shoal.measure.summary import Row, summarise
 from shoal.measure.table import count
 
 Lines = Mapping[str, Sequence[tuple[int, float]]]
@@ -26,9 +29,11 @@ _STYLES: Mapping[str, Mapping[str, Any]] = {
     "thread": {"color": "tab:green", "marker": "^"},
     "process": {"color": "tab:blue", "marker": "o"},
     "hybrid": {"color": "tab:orange", "marker": "D"},
+    "auto": {"color": "tab:red", "marker": "*"},
     "first-ready": {"color": "tab:purple", "marker": "v"},
 }
 """The same everywhere, whoever was tried; shapes differ, too, for those who see no colours."""
+_RIVAL: Mapping[str, Any] = {"marker": "x", "linestyle": "--", "linewidth": 1.0}
 
 
 def lines(rows: Sequence[Row]) -> Lines:
@@ -72,6 +77,24 @@ def draw(title: str, rows: Sequence[Row], file: str) -> None:
     figure_of(title, rows).savefig(file, dpi=150)
 
 
+def draw_each(record: Record, folder: Path, stem: str) -> list[str]:
+    """One picture for each environment; those drawn. None where nothing can be seen.
+
+    That is without matplotlib, and where there is only one number of environments.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    rows = [row for row in summarise(record.outcomes) if row.rates]
+    drawn = []
+    for env in dict.fromkeys(row.job.env for row in rows):
+        of_env = [row for row in rows if row.job.env == env]
+        if len({row.job.num_envs for row in of_env}) > 1:
+            name = re.sub(r"[^\w.-]+", "-", env)
+            drawn.append(f"{stem}-{name}.svg")
+            draw(env, of_env, str(folder / drawn[-1]))
+    return drawn
+
+
 def figure_of(title: str, rows: Sequence[Row]) -> Any:
     """The picture, as a matplotlib Figure."""
     from matplotlib.figure import Figure
@@ -80,7 +103,7 @@ def figure_of(title: str, rows: Sequence[Row]) -> Any:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     for label, line in found.items():
-        axes.plot(*zip(*line, strict=True), label=label, **_STYLES.get(label, {"marker": "."}))
+        axes.plot(*zip(*line, strict=True), label=label, **_STYLES.get(label, _RIVAL))
     axes.set(xscale="log", xlabel="environments", ylabel="steps/s", title=title)
     axes.set_ylim(bottom=0)
     axes.set_xticks(_env_counts(found))
