@@ -257,7 +257,7 @@ def _dress(axes: Any, ticks: Sequence[int], label: str, title: str) -> None:
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 def _saved(figure: Any, file: Path) -> Path:
