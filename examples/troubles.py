@@ -4,10 +4,15 @@ import contextlib
 import os
 import re
 import resource
+import tempfile
+import time
 
 import gymnasium
+import numpy as np
 
 import shoal
+from shoal.monitor.wandb import WeightsAndBiases
+from shoal.testing import CountingWorld, Saboteur
 
 
 @contextlib.contextmanager
@@ -56,6 +61,55 @@ def simulator():
 with telling():
     shoal.make(simulator, 2, backend="process")
 # --8<-- [end:importing]
+
+
+# --8<-- [start:slow]
+def takes_its_time():
+    time.sleep(60)
+    return gymnasium.make("CartPole-v1")
+
+
+with telling():
+    shoal.make(takes_its_time, 1, backend="process", faults=shoal.Faults(start_timeout_s=1.0))
+# --8<-- [end:slow]
+
+
+def second_step(*envs, **settings):
+    with telling(), shoal.make(envs, backend="process", **settings) as made:
+        made.reset(seed=0)
+        for _ in range(2):
+            made.step(np.zeros(len(envs), dtype=int))
+
+
+# --8<-- [start:hanging]
+def hangs():
+    return Saboteur("hang_sleep", at_step=2)  # a step that never ends
+
+
+second_step(CountingWorld, hangs, num_workers=2, step_timeout_s=1.0, on_failure="raise")
+# --8<-- [end:hanging]
+
+
+# --8<-- [start:killed]
+def is_killed():
+    return Saboteur("sigkill", at_step=2)  # as the system does when memory runs out
+
+
+second_step(CountingWorld, is_killed, num_workers=2, on_failure="raise")
+# --8<-- [end:killed]
+
+# --8<-- [start:wandb]
+with tempfile.TemporaryDirectory() as folder:
+    run = WeightsAndBiases("fleet", folder=folder, mode="disabled")
+
+    def logs_by_itself():
+        run.write(0, {"height": 1.0})
+        return gymnasium.make("CartPole-v1")
+
+    with telling():
+        shoal.make(logs_by_itself, 2, backend="process")
+    run.close()
+# --8<-- [end:wandb]
 
 # --8<-- [start:descriptors]
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)

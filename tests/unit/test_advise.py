@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import shoal
 from shoal.cli import advise as command
 from shoal.cli import main
 from shoal.engine.probe import Probe, Unprobed
 from shoal.errors import ConfigError
-from shoal.measure import BOUND, Figures, Job, Row
+from shoal.measure import BOUND, Figures, Job, Row, processes
 from shoal.measure import advise as advising
-from shoal.measure.advise import (
-    advise,
+from shoal.measure.advise import advise, settings, usual_counts
+from shoal.measure.plot import bars, check_plot, draw, figure_of
+from shoal.measure.verdict import (
+    HELPS,
+    SERIAL,
+    Advice,
+    call_of,
     conclude,
     line_of_code,
+    policy_limit_s,
     recommend,
-    settings,
-    usual_counts,
 )
-from shoal.measure.plot import check_plot, draw
+from shoal.vector.choice import GPU_WORKERS
 
 CHEAP = Probe(7e-6, 7e-6, 0.3, 5e-6, 1e-3, 16, 4.0, None, 0.0, False, 1, 5000)
 SLOW = replace(CHEAP, step_s=2e-3, cpu_s=2e-3, lock_free=0.0)
@@ -95,12 +102,12 @@ def test_what_could_not_be_probed_is_tried_all_the_same() -> None:
 
 
 def test_environments_to_try_follow_from_cores_time_and_memory() -> None:
-    assert usual_counts(CHEAP, 2) == (2, 8, 32)
-    assert usual_counts(CHEAP, 1) == (2, 4, 16)
+    assert usual_counts(CHEAP, 2) == (2, 8, 16, 32)
+    assert usual_counts(CHEAP, 1) == (2, 4, 8, 16)
     assert max(usual_counts(replace(CHEAP, step_s=0.1, cpu_s=0.1), 2)) == 8
     assert max(usual_counts(SLEEPER, 1)) == 32
     assert max(usual_counts(replace(CHEAP, memory_mb=1e9), 2)) == 2
-    assert usual_counts(Unprobed("why"), 2) == (2, 8, 32)
+    assert usual_counts(Unprobed("why"), 2) == (2, 8, 16, 32)
 
 
 # --- what follows ----------------------------------------------------------------------------
@@ -111,9 +118,22 @@ def test_the_fastest_is_recommended() -> None:
     assert recommend(rows) is rows[2]
 
 
-def test_isolation_is_worth_a_little_speed() -> None:
-    rows = [row("serial", 8, 50.0), row("process", 8, 100.0), row("hybrid", 8, 105.0)]
-    assert recommend(rows) is rows[1]
+def test_what_isolation_costs_is_said_and_not_taken_in_silence() -> None:
+    rows = [row("serial", 8, 50.0, 1), row("process", 8, 100.0), row("hybrid", 8, 105.0)]
+    advice = conclude("E-v0", 2, SLOW, rows)
+    assert advice.pick is rows[2]
+    said = " ".join(advice.sentences)
+    assert f"{call_of(rows[1])} keeps it to one worker, and is 0.95 times as fast" in said
+
+
+def test_where_parallelism_does_not_help_serial_is_recommended() -> None:
+    """Whatever is as fast as serial within what measurements differ is no reason for workers."""
+    rows = [row("serial", 8, 54_980.0, 1), row("process", 8, 53_546.0), row("hybrid", 8, 56_000.0)]
+    advice = conclude("CartPole-v1", 2, CHEAP, rows)
+    assert advice.pick is rows[0]
+    said = " ".join(advice.sentences)
+    assert "does not help here" in said
+    assert "(the fastest, shoal hybrid ×2, is 1.02 times as fast)" in said
 
 
 def test_no_more_environments_than_it_takes() -> None:
@@ -140,13 +160,49 @@ def sentences(cores: int, found: Any, *rows: Row) -> str:
     return " ".join(conclude("E-v0", cores, found, rows).sentences)
 
 
+def compared(found: Any, serial: Row, process: Row) -> dict[str, tuple[str, str]]:
+    advice = conclude("E-v0", 2, found, [serial, process])
+    return {one.name: (one.simulated, one.true) for one in advice.comparison}
+
+
 def test_simulated_and_true_parallelism_are_compared() -> None:
     serial = row("serial", 8, 50.0, 1, cpu_s_per_million=20_000.0, total_mb=60.0, start_s=0.3)
     process = row("process", 8, 90.0, 2, cpu_s_per_million=22_000.0, total_mb=95.0, start_s=0.6)
     said = sentences(2, SLOW, serial, process)
     assert "True parallelism (process) is 1.80 times as fast as simulated (serial)" in said
-    assert "90 against 50 steps/s" in said
-    assert "2.0 against 1.0 cores at work, 95 against 60 MB, 0.60 against 0.30 s to start" in said
+    aspects = compared(replace(SLOW, render_modes="human, rgb_array"), serial, process)
+    assert aspects["speed"] == ("50 steps/s", "90 steps/s")
+    assert aspects["CPU"] == ("1.0 cores at work", "2.0 cores at work")
+    assert aspects["memory"] == ("60 MB", "95 MB")
+    assert aspects["start-up"] == ("300 ms", "600 ms")
+    assert aspects["GPU"] == ("none", "none")
+    assert aspects["rendering"] == ("human, rgb_array", "rgb_array; a window for each env")
+    assert aspects.keys() >= {"a crash", "use it for"}
+
+
+def test_what_each_holds_of_a_gpu_is_compared() -> None:
+    serial = row("serial", 8, 50.0, 1, gpu_processes=1, gpu_mb=512.0)
+    process = row("process", 8, 90.0, 2, gpu_processes=2)
+    assert compared(ON_GPU, serial, process)["GPU"] == ("1 process, 512 MB", "2 processes")
+
+
+@pytest.mark.parametrize(
+    ("found", "simulated", "true"),
+    [
+        (SLOW, "the environment has none", "the environment has none"),
+        (replace(SLOW, render_modes="human"), "human", "no pictures; a window for each env"),
+        (replace(SLOW, render_modes="rgb_array, ansi"), "rgb_array, ansi", "rgb_array, ansi"),
+        (Unprobed("it hung"), "not known", "not known"),
+    ],
+)
+def test_whether_it_can_be_rendered_is_compared(found: Any, simulated: str, true: str) -> None:
+    aspects = compared(found, row("serial", 8, 50.0, 1), row("process", 8, 90.0))
+    assert aspects["rendering"] == (simulated, true)
+
+
+def test_what_nvidia_smi_says_is_read_by_process() -> None:
+    said = "101, 300\n102, 512\n101, 20\n103, [N/A]\n\nNo running processes found\n"
+    assert processes.gpu_memory_of(said) == {101: 320.0, 102: 512.0}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +236,99 @@ def test_a_busy_machine_is_told_of() -> None:
 def test_stragglers_and_waiting_are_told_of() -> None:
     rows = row("serial", 8, 100.0, 1), row("process", 8, 190.0)
     assert "wait for the slowest" in sentences(2, replace(SLOW, spread=1.0), *rows)
-    assert "more workers than cores pay" in sentences(2, SLEEPER, *rows)
+    serial = rows[0]
+    for found in (2, 32):
+        said = sentences(2, SLEEPER, serial, row("process", 8, 190.0, found))
+        assert ("more workers than cores pay" in said) == (found > 2)
+    assert "waiting side by side was not" in sentences(2, SLEEPER, serial, row("process", 8, 90.0))
+
+
+@pytest.mark.parametrize("rate", [110.0, 90.0])
+def test_what_threads_ask_of_an_environment_is_said_where_they_are_recommended(rate: float) -> None:
+    said = sentences(2, SLEEPER, row("process", 8, 100.0, 8), row("thread", 8, rate, 8))
+    assert ("libraries must be made for that" in said) == (rate > 100)
+
+
+def test_first_ready_batches_are_told_of_as_they_were_measured() -> None:
+    rows = row("process", 8, 100.0), row("first-ready", 8, 130.0)
+    said = sentences(2, replace(SLOW, spread=1.0), *rows)
+    assert "do not, and are 1.30 times as fast as the best that does." in said
+
+
+# --- words and recommendation agree ------------------------------------------------------------
+
+RATES = st.floats(1.0, 1e6)
+NAMES = ("serial", "process", "hybrid", "thread", "first-ready")
+
+
+@st.composite
+def measurements(draw: st.DrawFn) -> list[Row]:
+    """Whatever a machine may come up with, with few and many environments."""
+    found = []
+    for num_envs in (2, 32):
+        for name in draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=5)):
+            workers = 1 if name == "serial" else draw(st.sampled_from([2, 16, 32]))
+            found.append(row(name, num_envs, draw(RATES), workers))
+    return found or [row("serial", 2, draw(RATES), 1)]
+
+
+@given(
+    measurements(),
+    st.sampled_from([1, 2, 16]),
+    st.sampled_from([CHEAP, SLOW, SLEEPER, FREES, ON_GPU, Unprobed("it hung")]),
+)
+def test_words_and_recommendation_never_contradict_each_other(
+    rows: list[Row], cores: int, found: Any
+) -> None:
+    advice = conclude("E-v0", cores, found, rows)
+    said, here = " ".join(advice.sentences), fellows(advice)
+    is_serial = advice.pick.job.contestant == SERIAL
+    assert ("does not help here" in said) == (is_serial and len(here) > 1)
+    serial = [one for one in here if one.job.contestant == SERIAL]
+    if serial and not is_serial:
+        assert advice.pick.steps_per_s >= HELPS * serial[0].steps_per_s
+    if not is_serial:
+        assert advice.pick.steps_per_s == max(one.steps_per_s for one in here)
+    assert ("no setting of workers pays" in said) == (bool(serial) and not is_serial)
+    if "more workers than cores pay" in said:
+        assert (advice.pick.job.num_workers or 1) > cores
+    if "with few workers" in said:
+        assert (advice.pick.job.num_workers or 1) <= GPU_WORKERS
+    for call, times in re.findall(r"(shoal\.make\(.*?\)) .*? is ([\d.]+) times as fast", said):
+        (other,) = [one for one in here if call_of(one) == call]
+        assert other is not advice.pick
+        assert float(times) == pytest.approx(other.steps_per_s / advice.pick.steps_per_s, abs=0.01)
+
+
+def fellows(advice: Advice) -> list[Row]:
+    """All that was tried with as many environments as are recommended."""
+    return [one for one in advice.rows if one.job.num_envs == advice.pick.job.num_envs]
+
+
+# --- a policy that takes long ------------------------------------------------------------------
+
+
+@given(st.floats(1.0, 1e6), st.floats(HELPS, 100.0), st.integers(1, 256))
+def test_with_a_policy_of_that_time_parallelism_just_pays(
+    rate: float, gain: float, num_envs: int
+) -> None:
+    serial, quick = row("serial", num_envs, rate, 1), row("process", num_envs, gain * rate)
+    limit_s = policy_limit_s(quick, serial)
+    if limit_s is None:  # HELPS itself, but for the last digit
+        assert gain == pytest.approx(HELPS)
+        return
+    serial_s, quick_s = num_envs / rate, num_envs / (gain * rate)
+    assert limit_s + serial_s == pytest.approx(HELPS * (limit_s + quick_s))
+
+
+def test_from_which_policy_on_parallelism_stops_paying_is_said() -> None:
+    said = sentences(2, SLOW, row("serial", 8, 4000.0, 1), row("process", 8, 8000.0))
+    assert "A step of all 8 takes 1.0 ms." in said
+    assert "With a policy of 9.0 ms or more for each batch" in said
+
+
+def test_there_is_no_such_policy_where_it_never_pays() -> None:
+    assert policy_limit_s(row("process", 8, 90.0), row("serial", 8, 100.0, 1)) is None
 
 
 def test_what_cannot_be_stepped_is_an_error_that_says_why() -> None:
@@ -206,8 +354,12 @@ def test_it_measures_and_recommends_a_line_that_runs(
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert out.startswith("CartPole-v1 on ")
-    for word in ("backend", "of the bound", "serial", "process", "bound", "True parallelism"):
-        assert word in out
+    table, drawn, compared = out.split("\n\n")[1:4]
+    first_words = [line.split()[0] for line in table.splitlines()]
+    assert first_words[0] == "backend"
+    assert set(first_words[1:]) == {BOUND, "serial", "process", "hybrid"}
+    assert drawn.startswith("steps/s, 4 environments")
+    assert compared.split()[:2] == ["simulated", "(serial)"]
     made: dict[str, Any] = {"shoal": shoal}
     exec(out.splitlines()[-1].strip(), made)
     made["envs"].close()
@@ -254,7 +406,56 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         check_plot("plot.png")
 
 
-def test_a_plot_shows_each_backend_and_the_bound(tmp_path: Path) -> None:
-    rows = [row(name, n, n * 10.0) for name in (BOUND, "serial", "process") for n in (2, 8)]
-    draw("E-v0", rows, str(tmp_path / "plot.svg"))
-    assert "svg" in (tmp_path / "plot.svg").read_text()[:400]
+COUNTS = (2, 8, 16, 32)
+MEASURED = [
+    *(row(BOUND, num_envs, 100.0) for num_envs in COUNTS),
+    *(row("serial", num_envs, 50.0 + num_envs, 1) for num_envs in COUNTS),
+    *(row("process", num_envs, 2.0 * num_envs, 2) for num_envs in COUNTS),
+    *(row("process", num_envs, 1.0 * num_envs, 16) for num_envs in COUNTS),
+    Row(Job("shoal thread", "E-v0", 64), {}, Figures(), "no such thing"),
+]
+
+
+def test_a_plot_has_a_line_for_each_contestant_with_its_best_points() -> None:
+    (axes,) = figure_of("E-v0", MEASURED).axes
+    drawn = {line.get_label(): line for line in axes.get_lines()}
+    points = {label: [tuple(one) for one in line.get_xydata()] for label, line in drawn.items()}
+    assert points == {
+        BOUND: [(2, 100), (8, 100), (16, 100), (32, 100)],
+        "serial": [(2, 52), (8, 58), (16, 66), (32, 82)],
+        "process": [(2, 4), (8, 16), (16, 32), (32, 64)],
+    }
+    assert drawn[BOUND].get_linestyle() == "-."
+    assert drawn[BOUND].get_marker() == "None", "the bound is a line, and nobody's setting"
+    assert len({line.get_color() for line in drawn.values()}) == len(drawn)
+    told = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert told == [BOUND, "serial", "process"], "from top to bottom, as their lines end"
+
+
+def test_a_plot_says_what_is_on_its_axes() -> None:
+    (axes,) = figure_of("E-v0", MEASURED).axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("environments", "steps/s")
+    assert (axes.get_title(), axes.get_xscale(), axes.get_ylim()[0]) == ("E-v0", "log", 0)
+    assert list(axes.get_xticks()) == list(COUNTS), "each number that was tried, and no other"
+
+
+@pytest.mark.parametrize(("ending", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_a_plot_is_written_as_its_file_is_called(
+    tmp_path: Path, ending: str, begins: bytes
+) -> None:
+    draw("E-v0", MEASURED, str(tmp_path / f"plot.{ending}"))
+    assert (tmp_path / f"plot.{ending}").read_bytes().startswith(begins)
+
+
+def test_bars_are_as_long_as_what_was_measured_fastest_first() -> None:
+    here = [row(BOUND, 8, 100.0), row("serial", 8, 25.0, 1), row("process", 8, 50.0)]
+    title, *drawn = bars(here).splitlines()
+    assert title == "steps/s, 8 environments"
+    assert [line.split()[0] for line in drawn] == [BOUND, "process", "serial"]
+    assert [line.count("█") for line in drawn] == [40, 20, 10]
+    assert [line.split()[-1] for line in drawn] == ["100", "50", "25"]
+
+
+def test_bars_of_all_numbers_of_environments_have_one_scale() -> None:
+    drawn = bars([row("serial", 2, 25.0, 1), row("serial", 8, 100.0, 1)]).splitlines()
+    assert [line.count("█") for line in drawn] == [0, 10, 0, 40]

@@ -15,7 +15,7 @@ from benchmarks import needs, plan, plots, report, run, targets
 from benchmarks.training import report as training_report
 from benchmarks.training import task as training
 from benchmarks.workloads import WORKLOADS, Workload
-from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record
+from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record, summarise
 from shoal.testing import check_env
 
 MACHINE = Machine("A CPU", 2, 2, 4.0, "Linux", "CPython 3.11", {"numpy": "2"}, 0.5)
@@ -232,7 +232,7 @@ def test_a_contestant_has_one_line_and_the_highest_is_first() -> None:
         for (num_envs, num_workers), rate in rates.items()
     ]
     ours = [outcome("shoal auto", rate, num_envs=num) for num, rate in ((8, 6.0), (64, 20.0))]
-    assert list(plots.lines(report.summarise([*several, *ours])).items()) == [
+    assert list(plots.lines(summarise([*several, *ours])).items()) == [
         ("shoal auto", [(8, 6.0), (64, 20.0)]),
         ("pufferlib mp", [(8, 7.0), (64, 9.0)]),
     ]

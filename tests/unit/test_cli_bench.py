@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from shoal.cli import main
-from shoal.measure import BOUND, Figures, Job, Outcome, bench, summarise
+from shoal.measure import BOUND, Figures, Job, Outcome, Record, bench, summarise
 from shoal.measure.bench import OURS, conclude, installed_rivals, plan
+from shoal.measure.plot import draw_each
 
 TINY = ["--n-envs", "2", "--seconds", "0.02", "--repeats", "1"]
 
@@ -33,6 +34,34 @@ def test_it_ends_in_one_line_that_says_what_to_use(
     assert {one.job.contestant for one in outcomes} == {BOUND, *OURS}
 
 
+def test_a_report_is_written_with_figures_and_a_plot(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same as the benchmark suite writes, of whatever environment it was."""
+    monkeypatch.setattr(bench, "OURS", ("shoal serial",))
+    asked = ["bench", "CartPole-v1", "--n-envs", "2", "3", "--seconds", "0.02", "--repeats", "1"]
+    assert main([*asked, "--out", str(tmp_path / "new" / "folder")]) == 0
+    figures, written = sorted((tmp_path / "new" / "folder").glob("*[!g]"))
+    (plot,) = (tmp_path / "new" / "folder").glob("*.svg")
+    assert str(written) in capsys.readouterr().out
+    record = Record.from_json(figures.read_text())
+    assert {one.job.num_envs for one in record.outcomes} == {2, 3}
+    text = written.read_text()
+    assert f"Regenerate: `shoal {' '.join(asked)}`" in text
+    for line in ("## CartPole-v1", "### 2 environments", "### 3 environments", "## Start, memory"):
+        assert f"\n{line}" in text
+    assert f"![{plot.stem}]({plot.name})" in text
+    assert plot.name == f"{written.stem}-CartPole-v1.svg"
+
+
+def test_a_name_that_no_file_can_have_is_drawn_all_the_same(tmp_path: Path) -> None:
+    record = Record.begin(["test"])
+    jobs = [Job("shoal serial", "some.where:a/b", num_envs) for num_envs in (2, 8)]
+    record.outcomes = [Outcome(job, 0, Figures(steps_per_s=1.0)) for job in jobs]
+    assert draw_each(record, tmp_path, "stem") == ["stem-some.where-a-b.svg"]
+    assert (tmp_path / "stem-some.where-a-b.svg").exists()
+
+
 def test_an_environment_of_the_working_folder_is_found_and_its_failure_is_told(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,6 +82,7 @@ def test_an_environment_of_the_working_folder_is_found_and_its_failure_is_told(
         (["--repeats", "0"], "--repeats must be at least 1, got 0."),
         (["--seconds", "0"], "--seconds must be above zero, got 0."),
         (["--json", "no/such/folder/f.json"], "--json: there is no folder"),
+        (["--out", __file__], "is a file, and a folder is needed."),
     ],
 )
 def test_wrong_input_is_explained_in_one_line(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,9 @@ from shoal.cli import doctor as command
 from shoal.cli import main
 from shoal.engine.memory import Memory
 from shoal.errors import WorkerDied
-from shoal.testing import CountingWorld, doctor
+from shoal.testing import CountingWorld, doctor, trials
 from shoal.testing.doctor import Sign
+from shoal.testing.trials import Trace
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +48,11 @@ def test_a_sound_installation_passes(capsys: pytest.CaptureFixture[str]) -> None
         assert f"\n  {name} " in out
     for method in doctor.start_methods():
         assert f"process ({method})" in out
+    for name in ("auto", "team (serial)", "team (process)", "turns (serial)", "turns (process)"):
+        assert re.search(rf"\n  {re.escape(name)} +ok", out), name
+    chosen = re.search(r"\n  auto +ok \((\w+), ", out)
+    assert chosen is not None
+    assert chosen[1] in ("serial", "hybrid", "process"), "it says where they ran"
 
 
 def test_the_script_is_the_same(tmp_path: Path) -> None:
@@ -136,6 +145,7 @@ def test_no_process_backend_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "start_methods", tuple)
+    monkeypatch.setattr(trials, "start_methods", tuple)
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert "backend='thread' or 'serial'" in out
@@ -143,10 +153,120 @@ def test_no_process_backend_is_no_failure(
     assert out.splitlines()[-1] == "ALL TESTS PASSED!"
 
 
-def test_torch_is_not_looked_for_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+# --- what there is ----------------------------------------------------------------------------
+
+
+def test_memory_and_descriptors_are_told_with_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "free_memory_mb", lambda: 1500.0)
+    monkeypatch.setattr(doctor, "total_memory_mb", lambda: 24_000.0)
+    assert sign_of("memory").value == "1,500 MB free of 24,000"
+    monkeypatch.setattr(doctor, "free_descriptors", lambda: 900)
+    for limits, said in (
+        ((1024, 4096), "limit 1,024, hard limit 4,096"),
+        ((1024, -1), "limit 1,024, hard limit none"),
+    ):
+        monkeypatch.setattr(doctor, "descriptor_limits", lambda limits=limits: limits)
+        assert sign_of("descriptors").value == f"900 files can still be opened ({said})"
+
+
+def test_every_package_is_looked_for_by_the_name_that_is_installed() -> None:
+    """PufferLib comes as `pufferlib-core` where it is built for this project."""
+    known = {"pufferlib-core", "supersuit", "sb3-contrib", "pettingzoo", "mpe2", "pyboy", "ray"}
+    assert known <= set(doctor.PACKAGES)
+
+
+@pytest.fixture
+def _look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For GPUs, after all."""
     monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("_look")
+def test_without_torch_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "not installed" in doctor._gpu().value
+    for found, said in ((["NVIDIA T4", "NVIDIA T4"], "NVIDIA T4, NVIDIA T4"), ([], "none")):
+        monkeypatch.setattr(doctor, "gpus", lambda found=found: found)
+        assert doctor._gpu().value == f"{said} (PyTorch is not installed)"
+
+
+@pytest.mark.usefixtures("_look")
+def test_a_gpu_that_torch_cannot_use_is_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    stands_for(monkeypatch, count=0)
+    monkeypatch.setattr(doctor, "gpus", lambda: ["NVIDIA T4"])
+    sign = doctor._gpu()
+    assert sign.value == "NVIDIA T4, which PyTorch cannot use"
+    assert "built for CUDA" in sign.advice
+    assert not sign.is_fatal
+
+
+@pytest.mark.usefixtures("_look")
+def test_looking_at_a_gpu_does_not_initialise_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the trial with start_method="fork" would fail wherever there is one."""
+    torch = stands_for(monkeypatch, count=2)
+    monkeypatch.setattr(doctor, "gpus", lambda: ["NVIDIA T4", "NVIDIA T4"])
+    assert doctor._gpu().value == "2 that PyTorch can use (NVIDIA T4, NVIDIA T4)"
+    assert not torch.cuda.initialised
+
+
+def stands_for(monkeypatch: pytest.MonkeyPatch, count: int) -> Any:
+    """PyTorch on a machine with so many GPUs; naming one initialises CUDA there."""
+
+    class Cuda:
+        initialised = False
+
+        def device_count(self) -> int:
+            return count
+
+        def get_device_name(self, number: int) -> str:
+            self.initialised = True
+            return f"GPU {number}"
+
+    torch = types.ModuleType("torch")
+    torch.cuda = Cuda()  # type: ignore[attr-defined]
+    torch.__spec__ = importlib.machinery.ModuleSpec("torch", None)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return torch
+
+
+def test_the_driver_names_gpus(tmp_path: Path) -> None:
+    for number, model in enumerate(["NVIDIA H200", "NVIDIA T4"]):
+        (tmp_path / f"0000:0{number}:00.0").mkdir()
+        text = f"Model: \t\t {model}\nIRQ:   \t\t 10\n"
+        (tmp_path / f"0000:0{number}:00.0" / "information").write_text(text)
+    assert sorted(doctor.gpus(tmp_path)) == ["NVIDIA H200", "NVIDIA T4"]
+
+
+@pytest.mark.parametrize(("code", "found"), [(0, ["NVIDIA T4", "NVIDIA T4"]), (9, [])])
+def test_nvidia_smi_names_gpus_where_the_driver_has_no_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, found: list[str]
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho NVIDIA T4\necho NVIDIA T4\nexit {code}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert doctor.gpus(tmp_path / "nowhere") == found
+
+
+def test_without_any_of_them_there_is_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.gpus(tmp_path / "nowhere") == []
+
+
+def test_without_pettingzoo_several_agents_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (sign,) = trials.try_agents()
+    assert sign.value == "not tried: PettingZoo is not installed"
+    assert not sign.is_fatal
+
+
+def test_a_team_that_comes_out_otherwise_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = trials.trace_of_team
+    spoilt = {"process": Trace("something else")}
+    monkeypatch.setattr(trials, "trace_of_team", lambda place: spoilt.get(place) or real(place))
+    signs = {sign.name: sign for sign in trials.try_agents()}
+    assert [name for name, sign in signs.items() if sign.is_fatal] == ["team (process)"]
 
 
 # --- backends that do not agree, or do not run -----------------------------------------------
@@ -162,7 +282,7 @@ class Unsteady(CountingWorld):
 
 
 def test_other_results_than_serial_do_not_pass() -> None:
-    signs = list(doctor.try_backends(Unsteady))
+    signs = list(trials.try_backends(Unsteady))
     assert not signs[0].is_fatal, "which is what others are compared with"
     assert all(sign.is_fatal for sign in signs[1:])
     assert "other results than serial" in signs[1].value
@@ -171,14 +291,14 @@ def test_other_results_than_serial_do_not_pass() -> None:
 def test_a_backend_that_does_not_run_is_named_with_its_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = doctor.trace_of
+    real = trials.trace_of
 
-    def fail(world: Any, backend: str, method: str | None) -> str:
+    def fail(world: Any, backend: str, method: str | None) -> Trace:
         if method == "spawn":
             raise WorkerDied("worker 0 was killed by SIGKILL.\nmore", worker=0)
         return real(world, backend, method)
 
-    monkeypatch.setattr(doctor, "trace_of", fail)
+    monkeypatch.setattr(trials, "trace_of", fail)
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "1 FAILED: process (spawn). What to do:" in out
@@ -207,6 +327,6 @@ def test_different_results_have_different_digests(one: Any, other: Any) -> None:
     digests = []
     for value in (one, other, one):
         digest = hashlib.sha256()
-        doctor._digest(digest, value)
+        trials._digest(digest, value)
         digests.append(digest.hexdigest())
     assert digests[0] == digests[2] != digests[1]

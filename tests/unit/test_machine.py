@@ -69,6 +69,20 @@ def test_version_two_is_preferred(tmp_path: Path) -> None:
     assert machine.cpu_quota(groups(tmp_path, files)) == 2.0
 
 
+def test_memory_in_all_is_that_of_the_machine_or_less_by_a_limit(tmp_path: Path) -> None:
+    whole_mb = machine.total_memory_mb(tmp_path)
+    assert whole_mb is not None
+    assert whole_mb >= (machine.free_memory_mb(tmp_path) or 0.0)
+    for limit, total_mb in ((str(256 << 20), 256.0), ("max", whole_mb)):
+        assert machine.total_memory_mb(groups(tmp_path, {"memory.max": limit})) == total_mb
+
+
+def test_files_that_may_be_open_have_two_limits() -> None:
+    import resource
+
+    assert machine.descriptor_limits() == resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
 def test_cores_are_those_of_the_affinity(affinity: set[int]) -> None:
     assert 1 <= usable_cores() <= len(affinity)
     os.sched_setaffinity(0, {min(affinity)})

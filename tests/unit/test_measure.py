@@ -19,6 +19,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import shoal
+from shoal.engine import machine
 from shoal.measure import (
     BOUND,
     Course,
@@ -399,9 +400,18 @@ def test_a_measurement_has_all_its_figures() -> None:
     figures = run_job(a_job("shoal process", num_workers=2, pause_s=0.01)).figures
     assert figures is not None
     missing = {name for name in Figures.__dataclass_fields__ if getattr(figures, name) is None}
-    assert missing == set() if sys.platform.startswith("linux") else {"wake_s"} - missing
+    of_a_gpu = {"gpu_processes", "gpu_mb"}
+    assert missing == of_a_gpu if sys.platform.startswith("linux") else {"wake_s"} - missing
     assert (figures.num_processes or 0) >= 2
     assert (figures.descriptors or 0) > 0
+
+
+def test_who_has_a_gpu_open_is_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a file in the place of a device."""
+    monkeypatch.setattr(machine, "_GPU_DEVICES", (str(tmp_path),))
+    assert processes.gpu_users([os.getpid()]) == []
+    with open(tmp_path / "nvidia0", "w"):
+        assert processes.gpu_users([os.getpid(), 2**30]) == [os.getpid()]
 
 
 def test_only_the_start_is_measured_where_that_is_asked() -> None:

@@ -178,6 +178,7 @@ SOUND = Probe(1e-5, 1e-5, 0.1, 1e-5, 1e-3, 16, 1.0, None, 0.0, False)
         {"cpu_s": "1"},
         {"width": 0},
         {"uses_gpu": 1},
+        {"render_modes": ["human"]},
         {"lock_free": "no"},
         {"memory_mb": None},
     ],

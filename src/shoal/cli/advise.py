@@ -8,14 +8,16 @@ import sys
 
 from shoal.engine.probe import Probe
 from shoal.errors import ConfigError
-from shoal.measure.advise import Advice, advise, backend_of, cores_used
+from shoal.measure.advise import advise
 from shoal.measure.contest import Outcome
 from shoal.measure.job import BOUND
-from shoal.measure.plot import check_plot, draw
-from shoal.measure.summary import Row
+from shoal.measure.plot import bars, check_plot, draw
+from shoal.measure.summary import Row, cores_used
 from shoal.measure.table import NONE, as_text, count, ratio, seconds
+from shoal.measure.verdict import Advice, backend_of
 
 SUMMARY = "measure which backend, how many environments and workers suit an environment"
+_COMPARED = ("", "simulated (serial)", "true (process)")
 _HEADERS = ("backend", "workers", "envs", "steps/s", "of the bound", "cores", "MB", "start")
 
 
@@ -58,7 +60,10 @@ def _as_text(advice: Advice) -> str:
     rows = sorted(advice.rows, key=lambda row: (row.job.num_envs, -row.steps_per_s))
     table = as_text(_HEADERS, [_cells(row) for row in rows if row.rates])
     skipped = [f"{row.job.label}: {row.skipped}" for row in rows if row.skipped]
-    parts = [_headline(advice), table, *skipped, "\n".join(advice.sentences)]
+    parts = [_headline(advice), table, *skipped, bars(advice.rows)]
+    if advice.comparison:
+        parts.append(as_text(_COMPARED, advice.comparison, str.ljust))
+    parts.append("\n".join(advice.sentences))
     return "\n\n".join([*parts, f"recommended:\n    {advice.code}"])
 
 

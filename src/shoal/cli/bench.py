@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shoal.engine.probe import Probe
 from shoal.errors import ConfigError
-from shoal.measure import Outcome, Record, contest, summarise
+from shoal.measure import Outcome, Record, contest, report, summarise
 from shoal.measure.advise import look_at
 from shoal.measure.bench import conclude, describe, describe_footprints, installed_rivals, plan
 from shoal.measure.summary import disturbance
@@ -40,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also Gymnasium's vector environments and other libraries that are installed",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="write figures, a report and a plot there"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -48,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
     rivals = installed_rivals() if given.rivals else []
     found = look_at(given.env)
     waits = isinstance(found, Probe) and found.waits
-    record = Record.begin(["shoal", "bench", given.env])
+    record = Record.begin(["shoal", *_asked(given)])
     for num_envs in given.n_envs:
         jobs = list(plan(given.env, num_envs, rivals, given.seconds, waits))
         outcomes = list(_watched(contest(jobs, given.repeats), len(jobs) * given.repeats))
@@ -56,6 +59,8 @@ def run(given: argparse.Namespace) -> int:
         print(describe(summarise(outcomes), jobs[0].place), end="\n\n")
     if given.json:
         given.json.write_text(record.to_json())
+    if given.out:
+        print(report.write(record, given.out), end="\n\n")
     rows = summarise(record.outcomes)
     if taken := describe_footprints(rows):
         print(taken, end="\n\n")
@@ -63,6 +68,14 @@ def run(given: argparse.Namespace) -> int:
         print(warning, file=sys.stderr)
     print(conclude(rows))
     return 0 if any(row.rates for row in rows) else 1
+
+
+def _asked(given: argparse.Namespace) -> list[str]:
+    """The command that measures the same again; where it was put is nobody's business."""
+    counts = map(str, given.n_envs)
+    numbers = ["--seconds", f"{given.seconds:g}", "--repeats", str(given.repeats)]
+    rivals = ["--rivals"] if given.rivals else []
+    return ["bench", given.env, "--n-envs", *counts, *numbers, *rivals]
 
 
 def _check(given: argparse.Namespace) -> None:
@@ -73,6 +86,8 @@ def _check(given: argparse.Namespace) -> None:
         raise ConfigError(f"--seconds must be above zero, got {given.seconds:g}.")
     if given.json and not given.json.absolute().parent.is_dir():
         raise ConfigError(f"--json: there is no folder {given.json.absolute().parent}.")
+    if given.out and given.out.exists() and not given.out.is_dir():
+        raise ConfigError(f"--out: {given.out} is a file, and a folder is needed.")
 
 
 def _watched(outcomes: Iterator[Outcome], total: int) -> Iterator[Outcome]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 
 from shoal import __version__
-from shoal.testing import doctor
+from shoal.testing import doctor, trials
 from shoal.testing.doctor import Sign
 
 SUMMARY = "look at this machine, run every backend on it, and say whether all is well"
@@ -21,8 +21,9 @@ def run(given: argparse.Namespace) -> int:
     print(f"shoal {__version__}")
     signs = _show("machine", doctor.examine())
     signs += _show("packages", doctor.packages())
-    what = f"{doctor.NUM_ENVS} environments, {doctor.NUM_STEPS} steps, compared bit for bit"
-    signs += _show(f"backends ({what})", doctor.try_backends())
+    what = f"{trials.NUM_ENVS} environments, {trials.NUM_STEPS} steps, compared bit for bit"
+    signs += _show(f"backends ({what})", trials.try_backends())
+    signs += _show("several agents (the same)", trials.try_agents())
     return _conclude(signs)
 
 

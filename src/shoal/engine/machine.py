@@ -6,6 +6,7 @@ macOS gets can be tested under Linux.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import stat
@@ -63,6 +64,26 @@ _MEMORY_FILES = (
 )
 
 
+def total_memory_mb(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | None:
+    """Memory that there is: the system's, or less by the limit of the control group."""
+    limits = []
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 20))
+    for limit, _ in _MEMORY_FILES:
+        with contextlib.suppress(OSError, ValueError):  # there is none, or it says "max"
+            limits.append(int(_words(root, limit)[0]) / (1 << 20))
+    return min(limits) if limits else None
+
+
+def descriptor_limits() -> tuple[int, int] | None:
+    """How many files this process may have open, and up to how many it may raise that itself."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
 def free_descriptors() -> int | None:
     """How many more files this process may open; None where that cannot be told."""
     try:
@@ -72,6 +93,19 @@ def free_descriptors() -> int | None:
         return limit - len(os.listdir("/proc/self/fd"))
     except (ImportError, OSError):
         return None
+
+
+_GPU_DEVICES = ("/dev/nvidia", "/dev/kfd")
+
+
+def has_gpu_open(pid: int | str = "self") -> bool:
+    """Whether a process has a GPU open (Linux)."""
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(_GPU_DEVICES):
+                    return True
+    return False
 
 
 def cpu_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | None:

@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from gymnasium.vector import VectorEnv
 from shoal.engine.backends import Terms
 from shoal.engine.commands import Assignment, Build, Factory
 from shoal.engine.crew import Crew
-from shoal.engine.machine import is_portable, resident_kb
+from shoal.engine.machine import has_gpu_open, is_portable, resident_kb
 from shoal.errors import ShoalError
 
 DEADLINE_S = 10.0
@@ -47,7 +47,6 @@ _LOCK_S, _LOCK_ROUNDS = 0.006, 4
 """How long, and how often, to watch whether others can run Python beside the environment."""
 _WORTH_A_THREAD_S = 100e-6
 """Below this no thread gains anything, so nobody needs to know about the interpreter lock."""
-_GPU_DEVICES = ("/dev/nvidia", "/dev/kfd")
 _CLOSE_S = 1.0
 
 
@@ -77,6 +76,8 @@ class Probe:
     """How many environments it counts as (a vector environment)."""
     steps: int = 0
     """How many steps were measured."""
+    render_modes: str = ""
+    """How it can be rendered, as its metadata says."""
 
     @property
     def waits(self) -> bool:
@@ -99,12 +100,16 @@ class Unprobed:
     why: str
 
 
+_TYPES = {"uses_gpu": bool, "render_modes": str}
+"""Of what is no number."""
+
+
 def is_plausible(probe: Probe) -> bool:
     """Whether these can be measurements at all: finite, not negative, and of the right type."""
     for field in fields(probe):
         value = getattr(probe, field.name)
-        if field.name == "uses_gpu":
-            if type(value) is not bool:
+        if field.name in _TYPES:
+            if type(value) is not _TYPES[field.name]:
                 return False
         elif field.name == "lock_free" and value is None:
             continue
@@ -225,9 +230,10 @@ def measure(env: Any, *, build_s: float = 0.0, before_kb: int | None = None) -> 
         memory_mb=max(0.0, (resident_kb() - before_kb) / 1024),
         lock_free=_lock_free(step) if step_s > _WORTH_A_THREAD_S else None,
         rests=rests / count,
-        uses_gpu=_uses_gpu(),
+        uses_gpu=has_gpu_open(),
         width=width,
         steps=count,
+        render_modes=_render_modes(env),
     )
 
 
@@ -348,11 +354,8 @@ def _nbytes(observation: Any) -> int:
     return int(getattr(observation, "nbytes", sys.getsizeof(observation)))
 
 
-def _uses_gpu() -> bool:
-    """Whether this process has a GPU open (Linux)."""
-    with contextlib.suppress(OSError):
-        for fd in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/self/fd/{fd}").startswith(_GPU_DEVICES):
-                    return True
-    return False
+def _render_modes(env: Any) -> str:
+    """Parted by commas; metadata that is odd is the affair of whoever checks it."""
+    metadata = getattr(env, "metadata", None)
+    modes = metadata.get("render_modes") if isinstance(metadata, Mapping) else None
+    return ", ".join(map(str, modes)) if isinstance(modes, list | tuple) else ""

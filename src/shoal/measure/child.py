@@ -100,12 +100,15 @@ def _footprint(figures: Figures, descriptors_before: int | None) -> Figures:
     num_workers = len(processes.leaves(below))
     own_mb, now = processes.memory_mb(os.getpid()), processes.num_descriptors()
     below_mb = sum(processes.memory_mb(pid) or 0.0 for pid in below)
+    on_gpu = processes.gpu_users([os.getpid(), *below])
     return replace(
         figures,
         num_processes=len(below),
         worker_mb=below_mb / num_workers if num_workers else None,
         total_mb=None if own_mb is None else own_mb + below_mb,
         descriptors=None if now is None else now - (descriptors_before or 0),
+        gpu_processes=len(on_gpu) or None,
+        gpu_mb=processes.gpu_mb(on_gpu) if on_gpu else None,
     )
 
 

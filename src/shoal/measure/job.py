@@ -78,6 +78,10 @@ class Figures:
     """With the caller."""
     descriptors: int | None = None
     """That the caller has open for it."""
+    gpu_processes: int | None = None
+    """That have a GPU open, caller included; None for none ..."""
+    gpu_mb: float | None = None
+    """... and its memory that they hold, as nvidia-smi tells."""
     pause_cpu: float | None = None
     """Cores that each worker burns while nobody steps."""
     wake_s: float | None = None

@@ -1,15 +1,24 @@
-"""What processes cost, read from /proc: processor time, memory, descriptors of live processes.
+"""What processes cost: processor time, memory, descriptors, what they hold of a GPU.
 
-Where there is no /proc the answer is None: never a guess.
+Read from /proc (and asked of nvidia-smi). Where there is none the answer is None: never a guess.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
 
+from shoal.engine.machine import has_gpu_open
+
 _NS = 1e-9
+_SMI = (
+    "nvidia-smi",
+    "--query-compute-apps=pid,used_gpu_memory",
+    "--format=csv,noheader,nounits",
+)
+_SMI_LIMIT_S = 10.0
 
 
 def descendants(pid: int | None = None) -> list[int]:
@@ -58,6 +67,35 @@ def memory_mb(pid: int) -> float | None:
             if line.startswith(key):
                 return int(line.split()[1]) / 1024
     return None
+
+
+def gpu_users(pids: Iterable[int]) -> list[int]:
+    """Those that have a GPU open."""
+    return [pid for pid in pids if has_gpu_open(pid)]
+
+
+def gpu_mb(pids: Iterable[int]) -> float | None:
+    """Memory of GPUs that processes hold; None where nvidia-smi knows none of them.
+
+    In a container it may know them by the numbers that they have outside.
+    """
+    try:
+        done = subprocess.run(_SMI, capture_output=True, text=True, timeout=_SMI_LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    held = gpu_memory_of(done.stdout)
+    known = [held[pid] for pid in pids if pid in held]
+    return sum(known) if known else None
+
+
+def gpu_memory_of(said: str) -> dict[int, float]:
+    """MB by process, from what nvidia-smi says of them: "PID, MB" lines; "[N/A]" is nothing."""
+    held: dict[int, float] = defaultdict(float)
+    for line in said.splitlines():
+        pid, _, size = (word.strip() for word in line.partition(","))
+        if pid.isdigit() and size.isdigit():
+            held[int(pid)] += float(size)
+    return dict(held)
 
 
 def num_descriptors() -> int | None:

@@ -53,6 +53,12 @@ class Row:
         return self.middle.steps_per_s or 0.0
 
 
+def cores_used(row: Row) -> float | None:
+    """Cores at work, all processes together."""
+    cpu_s, rate = row.middle.cpu_s_per_million, row.middle.steps_per_s
+    return None if cpu_s is None or rate is None else cpu_s * rate / 1e6
+
+
 def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
     """One row for each job, in the order of their first outcome."""
     by_job: dict[Job, list[Outcome]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from shoal.measure.job import BOUND
 from shoal.measure.rivals import family_of
@@ -62,12 +62,16 @@ def is_rival(row: Row) -> bool:
     return row.job.contestant != BOUND and family_of(row.job.contestant) == "rival"
 
 
-def as_text(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def as_text(
+    headers: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    align: Callable[[str, int], str] = str.rjust,
+) -> str:
     """Columns of their own width, the first to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     lines = [headers, *cells]
     return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        "  ".join([line[0].ljust(widths[0]), *map(align, line[1:], widths[1:])]).rstrip()
         for line in lines
     )
 

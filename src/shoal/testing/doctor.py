@@ -1,35 +1,33 @@
-"""Is this installation in order? What the machine offers, and whether every backend runs on it.
+"""Is this installation in order? What the machine offers, and what is installed.
 
 Everything found is a `Sign`: a value, and where something is amiss a sentence
-that says what to do. Nothing here raises for a problem that has a name.
+that says what to do. Nothing here raises for a problem that has a name. Whether everything runs is
+tried in `trials.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from pathlib import Path
 
 from shoal.engine.machine import (
     cpu_quota,
+    descriptor_limits,
     free_descriptors,
     free_memory_mb,
     is_portable,
+    total_memory_mb,
     usable_cores,
 )
-from shoal.errors import ShoalError
-from shoal.testing.worlds import CountingWorld
 
 PACKAGES = (
     "numpy",
@@ -37,7 +35,9 @@ PACKAGES = (
     "cloudpickle",
     "torch",
     "stable-baselines3",
+    "sb3-contrib",
     "pettingzoo",
+    "supersuit",
     "mpe2",
     "ray",
     "mujoco",
@@ -47,6 +47,7 @@ PACKAGES = (
     "agilerl",
     "tianshou",
     "torchrl",
+    "pufferlib-core",
     "pufferlib",
     "envpool",
     "wandb",
@@ -55,7 +56,8 @@ PACKAGES = (
 )
 LITTLE_MEMORY_MB = 500.0
 LITTLE_SHM_MB = 128.0
-_START_TIMEOUT_S = 60.0
+_SMI = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+_SMI_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,8 @@ def _memory() -> Sign:
     free_mb = free_memory_mb()
     if free_mb is None:
         return Sign("memory", "unknown")
-    value = f"{free_mb:,.0f} MB free"
+    there_mb = total_memory_mb()
+    value = f"{free_mb:,.0f} MB free" + ("" if there_mb is None else f" of {there_mb:,.0f}")
     if free_mb >= LITTLE_MEMORY_MB:
         return Sign("memory", value)
     return Sign(
@@ -128,7 +131,7 @@ def _descriptors() -> Sign:
     if free is None:
         return Sign("descriptors", "unknown")
     needed = 2 * usable_cores() + 16
-    value = f"{free:,} files can still be opened"
+    value = f"{free:,} files can still be opened{_limits()}"
     if free >= 2 * needed:
         return Sign("descriptors", value)
     return Sign(
@@ -137,6 +140,14 @@ def _descriptors() -> Sign:
         f"A worker for each core needs {needed}: raise the limit (ulimit -n 4096) or use fewer "
         "workers. The number of environments does not matter.",
     )
+
+
+def _limits() -> str:
+    limits = descriptor_limits()
+    if limits is None:
+        return ""
+    soft, hard = ("none" if limit < 0 else f"{limit:,}" for limit in limits)
+    return f" (limit {soft}, hard limit {hard})"
 
 
 def _shm(path: str = "/dev/shm") -> Sign:
@@ -192,97 +203,40 @@ def start_methods() -> tuple[str, ...]:
 
 
 def _gpu() -> Sign:
-    """What PyTorch sees; without it nobody is asked."""
+    """Whether there is one, and whether PyTorch can use it.
+
+    PyTorch only counts: to name them it would initialise CUDA, and no worker could be forked then.
+    """
+    there = ", ".join(gpus())
     if importlib.util.find_spec("torch") is None:
-        return Sign("GPU", "not looked for: PyTorch is not installed")
+        return Sign("GPU", f"{there or 'none'} (PyTorch is not installed)")
     try:
-        torch: Any = importlib.import_module("torch")
-        count = torch.cuda.device_count()
-        names = [torch.cuda.get_device_name(k) for k in range(count)]
+        count = importlib.import_module("torch").cuda.device_count()
     except Exception as problem:  # a broken driver has as many names as there are drivers
         return Sign(
             "GPU",
             f"PyTorch cannot tell ({type(problem).__name__}: {problem})",
             "Install a PyTorch that fits the driver. Environments do not need it.",
         )
-    return Sign("GPU", ", ".join(names) if names else "none that PyTorch can use")
+    if count:
+        return Sign("GPU", f"{count} that PyTorch can use" + (f" ({there})" if there else ""))
+    if not there:
+        return Sign("GPU", "none that PyTorch can use")
+    return Sign(
+        "GPU",
+        f"{there}, which PyTorch cannot use",
+        "Training would be on the CPU: install a PyTorch built for CUDA that fits the driver.",
+    )
 
 
-# --- every backend -----------------------------------------------------------------------------
-
-NUM_ENVS, NUM_WORKERS, NUM_STEPS, SEED = 5, 2, 60, 7
-
-
-def backends() -> tuple[tuple[str, str | None], ...]:
-    """Every backend, and every way to start its workers; the first is what others must equal."""
-    methods = start_methods()
-    processes = tuple(("process", method) for method in methods)
-    hybrid = (("hybrid", None),) if methods else ()
-    return (("serial", None), ("thread", None), *processes, *hybrid)
-
-
-def try_backends(world: Callable[[], Any] | None = None) -> Iterator[Sign]:
-    """Run the same episodes on every backend; all must come out as on the first, bit for bit."""
-    expected: str | None = None
-    for backend, method in backends():
-        name = backend if method is None else f"{backend} ({method})"
-        begun = time.perf_counter()
-        try:
-            trace = trace_of(world or _world, backend, method)
-        except (ShoalError, OSError, MemoryError) as problem:
-            first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-            yield Sign(name, f"{type(problem).__name__}", first, is_fatal=True)
-            continue
-        expected = expected or trace
-        if trace != expected:
-            yield Sign(
-                name,
-                "other results than serial",
-                "The same seed must give the same trajectories. Please report this, with all that "
-                "stands above.",
-                is_fatal=True,
-            )
-            continue
-        yield Sign(name, f"ok ({time.perf_counter() - begun:.2f} s)")
-
-
-def _world() -> CountingWorld:
-    return CountingWorld(obs="dict", infos="mixed")
-
-
-def trace_of(world: Callable[[], Any], backend: str, start_method: str | None) -> str:
-    """A digest of all that comes back from some episodes."""
-    from shoal.vector.make import Faults, make
-
-    digest = hashlib.sha256()
-    with make(
-        world,
-        NUM_ENVS,
-        backend=backend,
-        num_workers=NUM_WORKERS,
-        start_method=start_method,
-        autoreset="same_step",
-        on_failure="raise",
-        faults=Faults(start_timeout_s=_START_TIMEOUT_S),
-    ) as envs:
-        envs.action_space.seed(SEED)
-        _digest(digest, envs.reset(seed=SEED))
-        for _ in range(NUM_STEPS):
-            _digest(digest, envs.step(envs.action_space.sample()))
-    return digest.hexdigest()
-
-
-def _digest(digest: Any, value: Any) -> None:
-    """Every key, type, shape and byte, in order."""
-    if isinstance(value, Mapping):
-        for key in sorted(value):
-            digest.update(str(key).encode())
-            _digest(digest, value[key])
-    elif isinstance(value, np.ndarray) and value.dtype != object:
-        digest.update(f"{value.dtype}{value.shape}".encode())
-        digest.update(np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, tuple | list | np.ndarray):
-        for one in value:
-            _digest(digest, one)
-    else:
-        digest.update(f"{type(value).__name__}{value!r}".encode())
+def gpus(folder: str | os.PathLike[str] = "/proc/driver/nvidia/gpus") -> list[str]:
+    """The names of NVIDIA's, as the driver tells them, or nvidia-smi where there is no /proc."""
+    told = [file.read_text(errors="replace") for file in Path(folder).glob("*/information")]
+    lines = [line.partition(":") for text in told for line in text.splitlines()]
+    if names := [value.strip() for key, _, value in lines if key == "Model"]:
+        return names
+    try:
+        done = subprocess.run(_SMI, capture_output=True, text=True, timeout=_SMI_LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [line.strip() for line in done.stdout.splitlines()] if done.returncode == 0 else []

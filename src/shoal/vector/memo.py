@@ -27,7 +27,7 @@ from gymnasium.envs.registration import EnvSpec
 from shoal.engine.probe import Probe, Unprobed, is_plausible
 from shoal.vector.source import Resolved
 
-FORMAT = 1
+FORMAT = 2
 """Of the files; another one is not read."""
 
 _known: dict[str, Probe | Unprobed] = {}
