@@ -5,6 +5,8 @@ python -m benchmarks.gameboy backends   time of a step on each backend, the leas
 python -m benchmarks.gameboy many       hundreds at once: start, memory of each, steps/s
 python -m benchmarks.gameboy soak       whether memory grows while many are stepped for long
 python -m benchmarks.gameboy players    returns and lengths of episodes by chance and by script
+python -m benchmarks.gameboy novelty    the same where nothing but what is new is worth anything
+python -m benchmarks.gameboy train      whole training by `make train-20k`, in fresh processes
 
 Figures are printed and kept in benchmarks/results/gameboy. `make bench-gameboy` compares backends
 and rivals.
@@ -15,6 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shlex
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,12 +33,21 @@ import numpy as np
 import psutil
 
 import shoal
-from benchmarks.plan import RESULTS
+from benchmarks.plan import RESULTS, ROOT
 from benchmarks.run import without_folder
 from benchmarks.stages import least, sampled
 from shoal.envs.gameboy import ACTIONS, GameBoyEnv
 from shoal.envs.gameboy.env import RAM_MAP, ROM
-from shoal.envs.gameboy.players import RandomPlayer, Score, ScriptedPlayer, play
+from shoal.envs.gameboy.players import (
+    ExploringPlayer,
+    Player,
+    RandomPlayer,
+    Score,
+    ScriptedPlayer,
+    WaitingPlayer,
+    play,
+)
+from shoal.envs.gameboy.rammap import RamMap
 from shoal.measure import Record, processes
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -47,6 +61,15 @@ ENV = "shoal.envs.gameboy:GameBoyEnv"
 BACKENDS = ("serial", "thread", "process", "hybrid")
 LINE_S = 60.0
 """From one line of a long run to the next."""
+CLAIMS = (1_130, 1_360, 2_000)
+"""Steps/s that public projects report of training at four frames a step."""
+CLOSING = {
+    "steps_per_s": "Steps per second",
+    "episodes_per_s": "Episodes per second",
+    "training_s": "Training time",
+    "reward": "Average reward (last 10)",
+}
+"""What is taken of the block at the end of a run."""
 LARGE_ROM_BYTES, CONTROLLER, SIZE_CODE = 4 * 2**20, 0x19, 7
 """What a header says of a cartridge with so much: MBC5, 256 banks."""
 
@@ -267,6 +290,83 @@ def _row(name: str, scores: list[Score]) -> str:
     )
 
 
+def nothing_but(novelty: str) -> dict[str, Any]:
+    """Settings with which no event is worth anything."""
+    events = RamMap.from_yaml(RAM_MAP).events
+    return {"novelty": novelty, "rewards": {event.name: 0.0 for event in events}}
+
+
+def novelty(figures: Figures, episodes: int) -> Iterator[str]:
+    """A table of what new sights each player comes to, and where it has been."""
+    yield "| what is new | player | return | rooms | cells | steps | with rooms | with cells |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|"
+    players: dict[str, Player] = {
+        "waiting beside a crab": WaitingPlayer(),
+        "by chance": RandomPlayer(0),
+        "scripted, the shortest way": ScriptedPlayer(),
+        "scripted, exploring": ExploringPlayer(),
+    }
+    for kind in ("ram", "screen"):
+        env = GameBoyEnv(**nothing_but(kind))
+        for name, player in players.items():
+            scores = np.array([_explored(env, player, seed) for seed in range(episodes)])
+            means = dict(zip(("return", "rooms", "cells", "steps"), scores.mean(0), strict=True))
+            alike = {"rooms": _alike(scores, 1), "cells": _alike(scores, 2)}
+            figures.append({"novelty": kind, "player": name, **means, "correlation": alike})
+            told = " | ".join("–" if one is None else f"{one:.2f}" for one in alike.values())
+            shown = f"{means['return']:.1f} | {means['rooms']:.1f} | {means['cells']:.0f}"
+            yield f"| `{kind}` | {name} | {shown} | {means['steps']:.0f} | {told} |"
+
+
+def _explored(env: GameBoyEnv, player: Player, seed: int) -> tuple[float, int, int, int]:
+    """The return of an episode, its rooms, its cells and its steps."""
+    score = play(env, player, [seed])[0]
+    rooms, cells = env.peek("rooms"), env.peek("explored")
+    assert isinstance(rooms, int)
+    assert isinstance(cells, int)
+    return score.reward, rooms.bit_count(), cells, score.num_steps
+
+
+def _alike(scores: Any, column: int) -> float | None:
+    """How returns go with this column (correlation); None where one is always the same."""
+    returns, others = scores[:, 0], scores[:, column]
+    if not np.ptp(returns) or not np.ptp(others):
+        return None
+    return float(np.corrcoef(returns, others)[0, 1])
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def train(figures: Figures, repeats: int) -> Iterator[str]:
+    """A table of runs by `make train-20k`, as they tell it themselves."""
+    yield "| run | steps/s | episodes/s | seconds | reward (last 10) |"
+    yield "|--:|--:|--:|--:|--:|"
+    for number in range(repeats):
+        told = _trained()
+        figures.append({"run": number + 1, **told})
+        rate, episodes, seconds, reward = told.values()
+        yield f"| {number + 1} | {rate:,.0f} | {episodes:.2f} | {seconds:.1f} | {reward:.2f} |"
+    rate = float(np.median([one["steps_per_s"] for one in figures]))
+    figures.append({"median_steps_per_s": rate, "claims": CLAIMS})
+    yield ""
+    yield f"Median {rate:,.0f} steps/s: " + ", ".join(
+        f"{rate / claim:.2f} times {claim:,}" for claim in CLAIMS
+    )
+
+
+def _trained() -> dict[str, float]:
+    """The figures of one run, in a process and a folder of its own."""
+    planned = ["make", "-n", "-o", ".venv/.ready", "train-20k", "ARGS=--eval-episodes 1"]
+    done = subprocess.run(planned, cwd=ROOT, capture_output=True, text=True, check=True)
+    (line,) = [line for line in done.stdout.splitlines() if "train_gameboy.py" in line]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, *shlex.split(line)[1:], "--run-dir", folder]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    told = dict(re.findall(r"^(.+): ([\d.]+)(?: s)?$", done.stdout, re.MULTILINE))
+    return {name: float(told[said]) for name, said in CLOSING.items()}
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -300,6 +400,8 @@ def main() -> None:
         "many": lambda: many(figures, given.num_envs or 400, given.backend, given.seconds),
         "soak": lambda: soak(figures, given.num_envs or 16, given.backend, given.minutes),
         "players": lambda: players(figures, given.episodes, given.episode_length),
+        "novelty": lambda: novelty(figures, given.episodes),
+        "train": lambda: train(figures, given.repeats),
     }
     for line in tables[given.what]():
         print(line, flush=True)
@@ -316,13 +418,14 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("what", choices=["speed", "backends", "many", "soak", "players"])
+    add("what", choices=["speed", "backends", "many", "soak", "players", "novelty", "train"])
     add("--seconds", type=float, default=8.0, help="of a measurement (default 8)")
     add("--rounds", type=int, default=40, help="of a comparison of backends (default 40)")
     add("--minutes", type=float, default=30.0, help="of a soak (default 30)")
     add("--num-envs", type=int, help="of many (default 400) and of a soak (default 16)")
     add("--backend", default="process", help="of both (default process)")
     add("--episodes", type=int, default=200, help="of each player (default 200)")
+    add("--repeats", type=int, default=3, help="of training (default 3)")
     add("--episode-length", type=int, default=500, help="of players, steps (default 500)")
     add("--out", type=Path, default=RESULTS / "gameboy", help="folder for the figures")
     return parser.parse_args()

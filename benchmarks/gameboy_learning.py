@@ -1,25 +1,29 @@
-"""What `make train` learns, seed by seed, beside chance: `python -m benchmarks.gameboy_learning`.
+"""What `make train` learns, seed by seed, beside chance and a script.
+
+python -m benchmarks.gameboy_learning                    by the game's own rewards
+python -m benchmarks.gameboy_learning --novelty screen   by nothing but what is new (or ram)
 
 Each row is a training by `configs/gameboy.yaml`, and 100 episodes of its final policy (without
-chance, in an environment of its own): how often it took the key, opened the gate and won. Figures
-are kept in benchmarks/results/gameboy.
+chance, in an environment of its own): how often it took the key, opened the gate and won, and how
+many rooms and cells it has been in. Figures are kept in benchmarks/results/gameboy.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.gameboy import Figures, keep
+from benchmarks.gameboy import Figures, keep, nothing_but
 from benchmarks.plan import RESULTS, ROOT
 from benchmarks.run import without_folder
 from shoal.envs.gameboy import GameBoyEnv
-from shoal.envs.gameboy.players import RandomPlayer
+from shoal.envs.gameboy.players import ExploringPlayer, Player, RandomPlayer, ScriptedPlayer
 from shoal.measure import Record
 from shoal.seeding import evaluation_seed
 from shoal.training.config import PPORun
@@ -39,18 +43,16 @@ class Score(NamedTuple):
     shares: dict[str, float]
     episode_return: float
     length: float
+    rooms: float
+    cells: float
 
 
-def trained(num_envs: int, seed: int, **changes: Any) -> Score:
-    """How the final policy of one training does."""
-    config = override(
-        load_yaml(PPORun, ROOT / "configs" / "gameboy.yaml"),
-        n_envs=num_envs,
-        seed=seed,
-        backend="serial",
-        device="cpu",
-        **changes,
-    )
+def trained(num_envs: int, seed: int, novelty: str | None = None, **changes: Any) -> Score:
+    """How the final policy of one training does, by the game's rewards or by novelty alone."""
+    config = load_yaml(PPORun, ROOT / "configs" / "gameboy.yaml")
+    if novelty is not None:
+        changes["env_kwargs"] = config.envs.env_kwargs | nothing_but(novelty)
+    config = override(config, n_envs=num_envs, seed=seed, backend="serial", device="cpu", **changes)
     with Training(config, config.envs.env) as training, threads(1, training.agent):
         learn(training.source, training.learner, Progress([]))
     player = training.player("auto")
@@ -58,7 +60,11 @@ def trained(num_envs: int, seed: int, **changes: Any) -> Score:
 
 
 def by_chance(seed: int) -> Score:
-    player = RandomPlayer(seed)
+    return by(RandomPlayer(seed), seed)
+
+
+def by(player: Player, seed: int) -> Score:
+    """Of somebody who learns nothing."""
     return judged(lambda env, observation, info: player.act(env), seed)
 
 
@@ -66,54 +72,81 @@ def judged(act: Act, seed: int, num_episodes: int = EPISODES) -> Score:
     env = GameBoyEnv()
     played = [_play(env, act, evaluation_seed(seed, k)) for k in range(num_episodes)]
     env.close()
-    shares = {name: float(np.mean([name in events for events, _, _ in played])) for name in EVENTS}
-    returns, lengths = zip(*((total, length) for _, total, length in played), strict=True)
-    return Score(shares, float(np.mean(returns)), float(np.mean(lengths)))
+
+    def mean(of: Callable[[Played], float]) -> float:
+        return float(np.mean([of(one) for one in played]))
+
+    return Score(
+        shares={name: mean(lambda one, name=name: name in one.events) for name in EVENTS},
+        episode_return=mean(lambda one: one.episode_return),
+        length=mean(lambda one: one.length),
+        rooms=mean(lambda one: 1 + one.events["new_room"]),
+        cells=mean(lambda one: 1 + one.events["new_cell"]),
+    )
 
 
-def _play(env: GameBoyEnv, act: Act, seed: int) -> tuple[set[str], float, int]:
-    """What happened in an episode, its return and its length."""
+class Played(NamedTuple):
+    """One episode."""
+
+    events: Counter[str]
+    episode_return: float
+    length: int
+
+
+def _play(env: GameBoyEnv, act: Act, seed: int) -> Played:
     observation, info = env.reset(seed=seed)
-    events: set[str] = set()
+    events: Counter[str] = Counter()
     total, length = 0.0, 0
     while True:
         observation, reward, terminated, truncated, info = env.step(act(env, observation, info))
-        events |= set(info)
+        events.update(info)
         total, length = total + reward, length + 1
         if terminated or truncated:
-            return events, total, length
+            return Played(events, total, length)
 
 
-def table(figures: Figures, num_envs: int, seeds: int, steps: int) -> Iterator[str]:
+def table(figures: Figures, given: argparse.Namespace) -> Iterator[str]:
     def line(name: str, seed: int, score: Score) -> str:
         figures.append({"player": name, "seed": seed, **score._asdict()})
         return _line(name, seed, score)
 
-    yield "| player | seed | took the key | opened the gate | won | return | steps |"
-    yield "|---|--:|--:|--:|--:|--:|--:|"
+    yield "| player | seed | key | gate | won | rooms | cells | return | steps |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
     yield line("by chance", 0, by_chance(0))
-    for seed in range(seeds):
-        name = f"{num_envs} environment{'s' * (num_envs > 1)}, {steps:,} steps"
-        yield line(name, seed, trained(num_envs, seed, total_steps=steps))
+    yield line("scripted, the shortest way", 0, by(ScriptedPlayer(), 0))
+    yield line("scripted, exploring", 0, by(ExploringPlayer(), 0))
+    for seed in range(given.seeds):
+        name = f"{given.num_envs} environment{'s' * (given.num_envs > 1)}, {given.steps:,} steps"
+        score = trained(given.num_envs, seed, given.novelty, total_steps=given.steps)
+        yield line(name, seed, score)
 
 
 def _line(name: str, seed: int, score: Score) -> str:
     shares = " | ".join(f"{score.shares[event]:.0%}" for event in EVENTS)
-    return f"| {name} | {seed} | {shares} | {score.episode_return:.1f} | {score.length:.0f} |"
+    return (
+        f"| {name} | {seed} | {shares} | {score.rooms:.1f} | {score.cells:.0f} "
+        f"| {score.episode_return:.1f} | {score.length:.0f} |"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--num-envs", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument(
+        "--novelty", choices=["ram", "screen"], help="instead of the game's rewards"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "gameboy")
     given = parser.parse_args()
     command = ["python", "-m", "benchmarks.gameboy_learning", *without_folder(sys.argv[1:])]
     record, figures = Record.begin(command), Figures()
-    for line in table(figures, given.num_envs, given.seeds, given.steps):
+    for line in table(figures, given):
         print(line, flush=True)
-    print(f"\n{keep(record, f'learning-{given.num_envs}-envs', figures, given.out)}")
+    name = "learning" if given.novelty is None else f"novelty-{given.novelty}"
+    print(f"\n{keep(record, f'{name}-{given.num_envs}-envs', figures, given.out)}")
 
 
 if __name__ == "__main__":

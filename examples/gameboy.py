@@ -25,9 +25,12 @@ for _ in range(5):
     env.step(5)  # left
 
 state = env.save_state()  # bytes, or write them to a file
+episode = env.save()  # the same, and what the console does not know of its episode
 expected = env.step(3)[0]
 
-env.reset(options={"state": state})  # bytes, or the path of such a file
+env.reset(options={"state": state})  # bytes, or the path of such a file: an episode begins there
+assert np.array_equal(env.step(3)[0], expected)
+env.reset(options={"state": episode})  # the episode goes on
 assert np.array_equal(env.step(3)[0], expected)
 # --8<-- [end:states]
 

@@ -26,7 +26,7 @@ def parse(arguments):
     add = parser.add_argument
     add("--config", metavar="FILE", default=str(CONFIG), help="default: configs/gameboy.yaml")
     add("--rom", metavar="PATH", help="a cartridge of your own (default: Tidekeep)")
-    add("--ram-map", metavar="PATH", help="its RAM map; without one new pictures are rewarded")
+    add("--ram-map", metavar="PATH", help="its RAM map; without one new screens are rewarded")
     add(
         "--observation",
         choices=["ram", "pixels", "both"],

@@ -14,6 +14,7 @@ from gymnasium.utils.env_checker import check_env as check_by_gymnasium
 
 import shoal
 from faults.recovering import kill_worker
+from gameboy import cartridges
 from shoal.envs.gameboy import ACTIONS, TIDEKEEP, GameBoyEnv
 from shoal.envs.gameboy.console import read_rom
 from shoal.envs.gameboy.env import RAM_MAP, ROM
@@ -487,34 +488,20 @@ def test_a_game_of_ones_own_has_a_map_of_ones_own(ram_map: Path) -> None:
     env.close()
 
 
-def test_without_a_map_new_pictures_are_worth_something() -> None:
-    env = GameBoyEnv(ROM, observation="pixels")
-    env.reset(seed=0)
-    waiting = [env.step(0)[1] for _ in range(4)]
-    walking = [env.step(5)[1] for _ in range(4)]
-    back = [env.step(6)[1] for _ in range(3)]
-    assert sum(walking) > sum(waiting) + 2
-    assert sum(back) < sum(walking)
-    assert set(waiting + walking + back) <= {0.0, 1.0}
-    env.close()
-
-
-def test_without_rewards_new_values_are_worth_something(tmp_path: Path) -> None:
-    path = tmp_path / "map.yaml"
-    path.write_text("fields:\n  x: {address: 0xC005, scale: 9}\n")
-    env = GameBoyEnv(ROM, path, rewards={"novelty": 0.25})
-    env.reset(seed=0)
-    assert [env.step(action)[1] for action in (0, 6, 6, 5, 5, 5, 4)] == [
-        0,
-        0.25,
-        0.25,
-        0,
-        0,
-        0.25,
-        0,
-    ]
-    env.reset(seed=0)
-    assert env.step(6)[1] == 0.25, "each episode is new"
+def test_a_title_is_passed_as_the_map_says(tmp_path: Path) -> None:
+    rom, ram_map = cartridges.write(tmp_path, cartridges.TITLE)
+    stuck = GameBoyEnv(rom, ram_map)
+    stuck.reset()
+    for action in range(len(ACTIONS)):
+        stuck.step(action)
+    assert stuck.peek("begun") == 0, "no action is START"
+    stuck.close()
+    ram_map.write_text(f"{cartridges.MAP}begin: {{press: [30, start, 10]}}\n")
+    env = GameBoyEnv(rom, ram_map)
+    for _ in range(2):
+        observation, _ = env.reset(seed=0)
+        assert (env.peek("begun"), observation) == (1, 0)
+        assert env.step(6)[1] == 1.0
     env.close()
 
 
@@ -593,6 +580,12 @@ def test_what_cannot_be_is_refused(kwargs: Any, message: str) -> None:
             "fields: {x: {address: 3}}\nevents: {novelty: {rise: x}}",
             "novelty: so new sights are called.",
         ),
+        ("novel: [x]", "novel: there is no field 'x' of one number."),
+        ("fields: {x: {address: 3}}\nnovel: x", "novel: expected a list, got 'x'."),
+        ("begin: {press: [strat]}", "press has 'strat'; expected buttons (a, b, up, down, left, "),
+        ("begin: {press: [0]}", "press has 0; expected buttons (a, b, up, down, left, right, "),
+        ("begin: {press: start}", "begin: press: expected a list, got 'start'."),
+        ("begin: {press: [start], seed: 0xC000}", "seed is nothing without restart"),
         ("begin: {restart: 0x12345}", "restart is $12345; expected an address in RAM, $8000 to $F"),
         ("begin: {restart: 0}", "restart is $0000; expected an address in RAM, $8000 to $FFFF."),
         (

@@ -23,3 +23,12 @@ def test_100_000_steps_of_two_environments_take_the_key_in_most_episodes() -> No
     assert min(keys) > 2 * chance.shares["key"]
     for score in learnt:
         assert score.episode_return > 2 * chance.episode_return
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ram", "screen"])
+def test_100_000_steps_by_novelty_alone_explore_more_rooms_than_chance(kind: str) -> None:
+    chance = by_chance(0).rooms
+    rooms = [trained(num_envs=2, seed=seed, novelty=kind).rooms for seed in SEEDS]
+    assert np.mean(rooms) > 1.5 * chance
+    assert min(rooms) > 1.2 * chance

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
+from films import film
+from gameboy import cartridges
+from shoal.envs.gameboy import GameBoyEnv
 from shoal.envs.gameboy.env import RAM_MAP, ROM
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "train_gameboy.py"
+STEP = re.compile(
+    r"Step [\d,]+/600 \| Episode \d+ \| Reward: -?[\d.]+ \| Length: \d+ \| "
+    r"Average\(10\): -?[\d.]+ \| Time: \d+:\d\d"
+)
 SHORT = ("--total-steps", "600", "--n-steps", "100", "--episode-length", "60")
 
 
@@ -49,8 +59,57 @@ def test_a_run_says_what_it_does_and_leaves_curves_and_a_video(tmp_path: Path) -
     assert "Final step: 600" in said
     assert "Total episodes: 10" in said
     assert "Environments used: 2" in said
-    for name in ("curves.png", "videos/final.mp4", "checkpoints/final_model.safetensors"):
-        assert (folder / name).stat().st_size > 0
+    (step, *_) = [line for line in said if line.startswith("Step ")]
+    assert STEP.fullmatch(step), step
+    assert (folder / "checkpoints" / "final_model.safetensors").exists()
+    check_curves(folder / "curves.png")
+    check_video(folder / "videos" / "final.mp4")
+
+
+def check_curves(path: Path) -> None:
+    """A picture with lines in it, not an empty sheet."""
+    image = pytest.importorskip("matplotlib.image")
+    shades = image.imread(path)[..., :3]
+    assert min(shades.shape[:2]) > 200
+    rows = np.ptp(shades, axis=1).max(axis=1) > 0.3
+    colored = np.ptp(shades, axis=2) > 0.2
+    assert rows.mean() > 0.3
+    assert colored.any(axis=0).mean() > 0.2, "curves go across it"
+
+
+def check_video(path: Path) -> None:
+    """The game as it begins, then other frames of it, one a step."""
+    found = film(path)
+    assert 2 <= len(found.frames) <= 61
+    env = GameBoyEnv(render_mode="rgb_array")
+    begun = []
+    for level in range(1, 4):  # the room is the same in each, but for what lies in it
+        env.reset(options={"level": level})
+        begun.append(env.render())
+    env.close()
+    first = found.frames[0]
+    scale = first.shape[0] // 144
+    assert first.shape == (144 * scale, 160 * scale, 3)
+    small = first[::scale, ::scale].astype(int)
+    assert min(np.abs(small - one).mean() for one in begun) < 16
+    assert any(np.abs(other.astype(int) - first).max() > 64 for other in found.frames[1:])
+
+
+def test_a_game_of_ones_own_is_learnt_by_its_own_events(tmp_path: Path) -> None:
+    """To the right 40 steps of a quarter each, and 5 for being there: it takes ten steps."""
+    rom, ram_map = cartridges.write(tmp_path)
+    said, folder = train(
+        tmp_path / "runs", "--rom", str(rom), "--ram-map", str(ram_map), "--total-steps", "1000",
+        "--no-calibrate",
+    )  # fmt: skip
+    assert any(line.startswith("Step ") for line in said)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    returns = [json.loads(line).get("episode/return", 0.0) for line in lines]
+    assert max(returns) == 40 * 0.25 + 5
+    assert all(value % 0.25 == 0 for value in returns)
+    evaluation = json.loads((folder / "summary.json").read_text())["evaluation"]
+    assert evaluation["eval/return_mean"] == 15
+    assert evaluation["eval/length_mean"] <= 15
 
 
 @pytest.mark.parametrize(

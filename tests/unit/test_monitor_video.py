@@ -9,40 +9,20 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 
 import shoal
+from films import film
 from shoal.errors import ConfigError, ContractError
 from shoal.monitor import record_first, video
 from shoal.monitor.video import Camera, write
 from shoal.monitor.whole import part_of
 
 moviepy = pytest.importorskip("moviepy")
-
-
-class Film(NamedTuple):
-    """What an mp4 holds."""
-
-    frames: list[np.ndarray[Any, Any]]
-    size: tuple[int, int]
-    """Width and height."""
-    fps: float
-    is_silent: bool
-
-
-def film(path: Path) -> Film:
-    with moviepy.VideoFileClip(str(path)) as clip:
-        (width, height), fps, is_silent = clip.size, clip.fps, clip.audio is None
-    # Every frame that is there, where a clip would give those of its own clock.
-    wanted = ["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-    asked = [moviepy.config.FFMPEG_BINARY, "-loglevel", "error", "-i", str(path), *wanted]
-    data = subprocess.run(asked, capture_output=True, check=True).stdout
-    frames = np.frombuffer(data, np.uint8).reshape(-1, height, width, 3)
-    return Film(list(frames), (width, height), fps, is_silent)
 
 
 def shade(level: int, height: int = 32, width: int = 48) -> np.ndarray[Any, Any]:

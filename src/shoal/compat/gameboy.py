@@ -16,9 +16,9 @@ class ParallelEnvironment:
 
     Any number may be stepped at once, one thread each: emulating does not hold Python's lock.
     `env_id` is the seed of its first episode, and of the first after each `initialize`, so that no
-    two play the same. `rom_path` is None for
-    Tidekeep; a cartridge without a RAM map is seen by its pictures. `shoal.make` does more: it
-    steps all of them with one call, and rebuilds those that are lost.
+    two play the same. `rom_path` is None for Tidekeep; a cartridge without a RAM map is seen by its
+    pictures. `shoal.make` does more: it steps all of them with one call, and rebuilds those that
+    are lost.
     """
 
     def __init__(

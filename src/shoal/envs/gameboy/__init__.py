@@ -3,8 +3,8 @@
     envs = shoal.make("shoal.envs.gameboy:shoal/Tidekeep-v0", num_envs=8)
 
 Reading order: `config`, `console` (PyBoy), `fields`, `events` and `rammap` (what memory means),
-`screen` (pictures), `env` (all of it as a Gymnasium environment), `players`; `build` with
-`assembler/` and `game/` is where the game comes from.
+`screen` (pictures), `novelty`, `env` (all of it as a Gymnasium environment), `episode` (one that is
+kept), `players`; `build` with `assembler/` and `game/` is where the game comes from.
 """
 
 from __future__ import annotations

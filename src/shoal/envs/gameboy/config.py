@@ -44,8 +44,8 @@ class GameBoyConfig:
     rewards: Mapping[str, float] | None = None
     """What events are worth, as far as it differs from the RAM map; `novelty` among them."""
     novelty: str | None = None
-    """What must be new to be rewarded: "ram" (values), "screen" (rough pictures) or "none". None:
-    "none" where some event is worth something, else "ram" with values to observe, else "screen"."""
+    """What must be new to be rewarded: "ram" (places), "screen" (rough pictures) or "none". None:
+    "none" where some event is worth something, else "ram" if the map has places, else "screen"."""
     state: bytes | Path | None = None
     """A saved state in which episodes begin, unless `reset` is given another one."""
     render_mode: str | None = None

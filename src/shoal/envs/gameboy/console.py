@@ -62,19 +62,20 @@ class Console:
                 f"{self._name} is no cartridge that PyBoy can run: {problem} Expected a Game Boy "
                 "ROM, a multiple of 16 KiB with a valid header."
             ) from problem
-        self._held = ""
+        self.held = ""
+        """The button that is held; "" for none."""
         self.memory: Any = self._pyboy.memory
         """PyBoy's view of the address space: bytes by address, or lists by slice."""
 
     def hold(self, button: str) -> None:
         """Hold this button from the next frame on, and no other; "" for none."""
-        if button == self._held:
+        if button == self.held:
             return
-        if self._held:
-            self._pyboy.button_release(self._held)
+        if self.held:
+            self._pyboy.button_release(self.held)
         if button:
             self._pyboy.button_press(button)
-        self._held = button
+        self.held = button
 
     def advance(self, num_frames: int, draw: bool) -> None:
         """Let frames pass; with `draw` the last of them can be seen by `gray` and `color`."""
@@ -105,8 +106,8 @@ class Console:
         self._pyboy.save_state(file)
         return file.getvalue() + self._mark
 
-    def load(self, state: bytes) -> None:
-        """Go on from a saved state, with no button held.
+    def load(self, state: bytes, held: str = "") -> None:
+        """Go on from a saved state, with no button held, or still the one that was then.
 
         One that cannot be loaded is ConfigError, and leaves a console that was just switched on.
         """
@@ -126,9 +127,10 @@ class Console:
                 f"the state ({len(state)} bytes) cannot be loaded: {problem!r}. Expected what "
                 "PyBoy's save_state has written for the same ROM."
             ) from problem
-        self._held = ""
+        self.held = held
         for button in BUTTONS:
-            self._pyboy.button_release(button)
+            if button != held:
+                self._pyboy.button_release(button)
 
     def close(self) -> None:
         """May be called twice."""

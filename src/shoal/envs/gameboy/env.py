@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from gymnasium import spaces
 
 from shoal.envs.gameboy.config import NOVELTY, GameBoyConfig
 from shoal.envs.gameboy.console import BOOT_FRAMES, Console, Picture, read_rom
+from shoal.envs.gameboy.episode import Episode, pack, unpack
 from shoal.envs.gameboy.events import Judge
 from shoal.envs.gameboy.fields import Encoder, Reader, Vector
+from shoal.envs.gameboy.novelty import Novelty
 from shoal.envs.gameboy.rammap import Begin, RamMap
-from shoal.envs.gameboy.screen import Film, coarse
+from shoal.envs.gameboy.screen import Film
 from shoal.errors import ClosedError, ConfigError, ContractError, shown, suggest
 
 GAME = Path(__file__).parent / "game"
@@ -24,6 +26,8 @@ ROM, RAM_MAP = GAME / "tidekeep.gb", GAME / "tidekeep.yaml"
 
 ACTIONS = ("none", "a", "b", "up", "down", "left", "right")
 """What the actions 0 to 6 hold."""
+PRESS_FRAMES = 8
+"""For how long a title screen is pressed a button, and for how long it then is not."""
 
 Observation = Any
 """A vector, frames, or a dict of both."""
@@ -41,8 +45,8 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
     - Rewards, and the end of an episode, come from the events of the RAM map; `info` tells how
       often each has happened in a step, if it has. Without any reward there, new sights count.
     - `reset(options={"level": 7})` begins in a certain level, `{"state": bytes or path}` in a saved
-      state, for this one episode. Else the level comes from `np_random`, as far as the game has
-      levels.
+      state (`save_state`), or goes on with a saved episode (`save`), this one time. Else the level
+      comes from `np_random`, as far as the game has levels.
 
     An episode depends on nothing but its level (or state) and the actions.
     """
@@ -86,18 +90,16 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
         self.console: Console | None = Console(
             read_rom(Path(rom or ROM)), str(rom) if rom is not None else "Tidekeep"
         )
-        self.console.advance(BOOT_FRAMES, draw=True)
-        self._switched_on = self.console.save() if self.ram_map.begin is None else None
+        self._switched_on = self._switch_on(self.console)
         self.start_state = state
         self._values: tuple[int, ...] | None = None
         self._num_steps = 0
-        self._seen: set[bytes] = set()
 
     def _prepare(self) -> None:
         """All that follows from settings and RAM map alone."""
         config, ram_map = self.config, self.ram_map
-        judged = {event.field for event in ram_map.events}
-        self._reader = Reader(one for one in ram_map.fields if one.width or one.name in judged)
+        used = {event.field for event in ram_map.events} | set(ram_map.novel)
+        self._reader = Reader(one for one in ram_map.fields if one.width or one.name in used)
         self._encoder = Encoder(self._reader.fields)
         weights = dict(config.rewards or {})
         self._novelty_weight = float(weights.pop(NOVELTY, 1.0))
@@ -108,20 +110,32 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
                     f"rewards: there is no event {name!r}. {suggest(name, [*known, NOVELTY])}"
                 )
         self._judge = Judge(ram_map.events, self._reader.index, weights)
-        self._novelty = config.novelty or _novelty(self._judge, self._encoder)
-        if self._novelty == "none" and (config.rewards or {}).get(NOVELTY):
-            raise ConfigError(
-                f"rewards: novelty is {shown(self._novelty_weight)}, but nothing would come of it: "
-                "novelty='none', which is the default where events are worth something. Choose "
-                "novelty='ram' or 'screen' as well."
-            )
+        self._novelty = self._choose_novelty()
         self._film = Film(config.screen, config.stack) if config.observation != "ram" else None
-        self._draws = (
-            self._film is not None or self._novelty == "screen" or config.render_mode is not None
-        )
+        sees = self._novelty is not None and self._novelty.is_screen
+        self._draws = self._film is not None or sees or config.render_mode is not None
         self.feature_names = self._encoder.names
         self.action_space = spaces.Discrete(len(ACTIONS))
         self.observation_space = self._observation_space()
+
+    def _choose_novelty(self) -> Novelty | None:
+        kind, places = self.config.novelty, self.ram_map.novel
+        if kind is None:
+            kind = "none" if self._judge.rewards_anything else "ram" if places else "screen"
+        if kind == "none":
+            if (self.config.rewards or {}).get(NOVELTY):
+                raise ConfigError(
+                    f"rewards: novelty is {shown(self._novelty_weight)}, but nothing would come of "
+                    "it: novelty='none', which is the default where events are worth something. "
+                    "Choose novelty='ram' or 'screen' as well."
+                )
+            return None
+        if kind == "ram" and not places:
+            raise ConfigError(
+                "novelty is 'ram', but the RAM map does not say what tells one place from another. "
+                "Name such fields in it, as in 'novel: [room, x, y]', or choose novelty='screen'."
+            )
+        return Novelty(kind, [self._reader.index[name] for name in places])
 
     def _observation_space(self) -> spaces.Space[Any]:
         if self.config.observation != "pixels" and not self._encoder.width:
@@ -144,15 +158,11 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
         console = self._running()
         self._values = None  # a reset that fails leaves no episode
         super().reset(seed=seed)
-        info = self._begin(console, _check_options(options))
-        self._num_steps = 0
-        self._values = self._reader.values(console.read(self._reader.spans))
-        self._seen.clear()
-        frame = console.gray() if self._draws else None
-        self._is_new(frame)
-        if self._film is not None and frame is not None:
-            return self._observation(self._film.start(frame)), info
-        return self._observation(None), info
+        info, saved = self._begin(console, _check_options(options))
+        values = self._reader.values(console.read(self._reader.spans))
+        frames = self._take_up(saved) if saved else self._start_anew(console, values)
+        self._values = values
+        return self._observation(frames), info
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         console = self._running()
@@ -166,7 +176,9 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
         outcome = self._judge.outcome(before, self._values)
         self._num_steps += 1
         frame = console.gray() if self._draws else None
-        reward = outcome.reward + self._novelty_weight * self._is_new(frame)
+        reward = outcome.reward
+        if self._novelty is not None and self._novelty.is_new(self._values, frame):
+            reward += self._novelty_weight
         frames = self._film.add(frame) if self._film is not None and frame is not None else None
         length = self.config.episode_length
         truncated = length is not None and self._num_steps >= length and not outcome.ended
@@ -197,11 +209,24 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
         self._start = self._switched_on if state is None else _state_bytes(state)
 
     def save_state(self) -> bytes:
-        """The state of the console, for `reset(options={"state": ...})`.
+        """The state of the console, in which episodes can begin: `reset(options={"state": ...})`.
 
         The count of steps, the frames before and what was new are not part of it.
         """
         return self._running().save()
+
+    def save(self) -> bytes:
+        """The running episode: whoever loads it like a state goes on with it, identically.
+
+        It fits environments with the same observations and the same kind of novelty, and, as it
+        begins with the state of the console, PyBoy itself.
+        """
+        console = self._running()
+        if self._values is None:
+            raise ContractError("save was called before reset: there is no episode yet.")
+        frames = None if self._film is None else self._film.frames
+        sights = None if self._novelty is None else self._novelty.known
+        return pack(console.save(), Episode(self._num_steps, console.held, frames, sights))
 
     def peek(self, name: str) -> int | list[int]:
         """What a field of the RAM map is now; a list where it holds several numbers."""
@@ -218,8 +243,22 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
             raise ClosedError("this Game Boy is closed already. Make a new environment.")
         return self.console
 
-    def _begin(self, console: Console, options: Mapping[str, Any]) -> dict[str, Any]:
-        """To where the episode starts; what `info` says of it."""
+    def _switch_on(self, console: Console) -> bytes | None:
+        """Past the title; where episodes begin, if the game cannot begin anew by itself."""
+        console.advance(BOOT_FRAMES, draw=True)
+        begin = self.ram_map.begin or Begin()
+        for what in begin.press:
+            if isinstance(what, str):
+                console.hold(what)
+                console.advance(PRESS_FRAMES, draw=True)
+                console.hold("")
+            console.advance(what if isinstance(what, int) else PRESS_FRAMES, draw=True)
+        return console.save() if begin.restart is None else None
+
+    def _begin(
+        self, console: Console, options: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Episode | None]:
+        """To where the episode starts; what `info` says of it, and what was saved with a state."""
         begin = self.ram_map.begin
         is_loaded = "state" in options or self._start is not None
         if "level" in options and (is_loaded or begin is None or begin.seed is None):
@@ -228,12 +267,47 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
                 if "state" in options
                 else "this game has no levels: its RAM map names no seed, or a state was given."
             )
-        if is_loaded or begin is None:
-            console.load(_state_bytes(options.get("state", self._start)))
-            return {}
-        return self._restart(console, begin, options.get("level"))
+        if is_loaded or begin is None or begin.restart is None:
+            state, saved = unpack(_state_bytes(options.get("state", self._start)))
+            if saved is not None:
+                self._check_fits(saved)
+            console.load(state, saved.held if saved is not None else "")
+            return {}, saved
+        return self._restart(console, begin, begin.restart, options.get("level")), None
 
-    def _restart(self, console: Console, begin: Begin, level: Any) -> dict[str, Any]:
+    def _start_anew(self, console: Console, values: Sequence[int]) -> Picture | None:
+        """The first observation's frames, if it has any."""
+        self._num_steps = 0
+        frame = console.gray() if self._draws else None
+        if self._novelty is not None:
+            self._novelty.start(values, frame)
+        return self._film.start(frame) if self._film is not None and frame is not None else None
+
+    def _take_up(self, saved: Episode) -> Picture | None:
+        """Likewise, of an episode that goes on."""
+        self._num_steps = saved.num_steps
+        if self._novelty is not None and saved.sights is not None:
+            self._novelty.known = saved.sights
+        if self._film is None or saved.frames is None:
+            return None
+        self._film.frames = saved.frames
+        return saved.frames
+
+    def _check_fits(self, saved: Episode) -> None:
+        """Before anything has changed."""
+        frames = None if self._film is None else self._film.shape
+        sights = None if self._novelty is None else (self._novelty.width,)
+        for name, expected, found in (
+            ("frames", frames, None if saved.frames is None else saved.frames.shape),
+            ("sights", sights, None if saved.sights is None else saved.sights.shape[1:]),
+        ):
+            if expected is not None and found != expected:
+                raise ConfigError(
+                    f"the saved episode has {name} of shape {found}, expected {expected}. Load it "
+                    "with the observation, screen, stack and novelty that it was saved with."
+                )
+
+    def _restart(self, console: Console, begin: Begin, address: int, level: Any) -> dict[str, Any]:
         console.hold("")
         info = {}
         if begin.seed is not None:
@@ -242,7 +316,7 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
             info["level"] = chosen = chosen if level is None else _level(level, most)
             for at, byte in enumerate(chosen.to_bytes(begin.seed_bytes, "little")):
                 console.memory[begin.seed + at] = byte
-        console.memory[begin.restart] = 1
+        console.memory[address] = 1
         console.advance(begin.frames, draw=self._draws)
         return info
 
@@ -265,19 +339,6 @@ class GameBoyEnv(gymnasium.Env[Observation, Any]):
     def _vector(self) -> Vector:
         return self._encoder(self._values or ())
 
-    def _is_new(self, frame: Picture | None) -> bool:
-        """Whether this sight is the first of its kind in the episode, if that is of interest."""
-        if self._novelty == "none":
-            return False
-        if self._novelty == "screen" and frame is not None:
-            sight = coarse(frame)
-        else:
-            sight = self._vector().tobytes()
-        if sight in self._seen:
-            return False
-        self._seen.add(sight)
-        return True
-
 
 _BUTTONS = {at: name if name != "none" else "" for at, name in enumerate(ACTIONS)}
 
@@ -297,12 +358,6 @@ def _ram_map(config: GameBoyConfig) -> RamMap:
     if config.rom is None:
         return RamMap.from_yaml(RAM_MAP)
     return RamMap() if config.ram_map is None else RamMap.from_yaml(config.ram_map)
-
-
-def _novelty(judge: Judge, encoder: Encoder) -> str:
-    if judge.rewards_anything:
-        return "none"
-    return "ram" if encoder.width else "screen"
 
 
 def _check_options(options: dict[str, Any] | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ Cell = tuple[int, int]
 """Column and row. Those just outside of a room stand for the rooms beyond its doorways."""
 Node = TypeVar("Node", bound=Hashable)
 
-WIDTH, HEIGHT, ROOMS_ACROSS = 10, 8, 3
+WIDTH, HEIGHT, NUM_ROOMS = 10, 8, 6
 PAVED, ROCK, GATE = 2, 6, 8
 PEARL_ROOM = 2
 MOVES: dict[str, Cell] = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -79,8 +79,7 @@ class ScriptedPlayer:
         for wanted in self._wishes(view):
             way = shortest_way(view.at, wanted, view.neighbours)
             if way:
-                step = way[0][0] - view.at[0], way[0][1] - view.at[1]
-                return ACTIONS.index(next(name for name, move in MOVES.items() if move == step))
+                return _toward(view.at, way[0])
         return ACTIONS.index("b")
 
     def _wishes(self, view: View) -> Iterator[Collection[Cell]]:
@@ -91,6 +90,50 @@ class ScriptedPlayer:
             yield [view.treasure]
         else:
             yield view.exits()
+
+
+class WaitingPlayer:
+    """Goes to the crab in the room to the left and stays beside it, in its bubble."""
+
+    def act(self, env: GameBoyEnv) -> int:
+        is_there = View.of(env).crab is not None
+        return ACTIONS.index("b" if is_there else "left")
+
+
+class ExploringPlayer:
+    """Walks wherever it has not been, around crabs: the nearest such cell, then the next room."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._been: set[tuple[int, Cell]] = set()
+        self._visits = [0] * NUM_ROOMS
+        self._room = -1
+
+    def act(self, env: GameBoyEnv) -> int:
+        view = View.of(env)
+        if env.peek("explored") == 1:  # an episode begins
+            self._forget()
+        self._been.add((view.room, view.at))
+        if view.room != self._room:
+            self._room = view.room
+            self._visits[view.room] += 1
+        way = shortest_way(view.at, self._fresh(view), view.neighbours)
+        way = way or shortest_way(view.at, self._exits(view), view.neighbours)
+        return _toward(view.at, way[0]) if way else ACTIONS.index("b")
+
+    def _fresh(self, view: View) -> list[Cell]:
+        inside = [(column, row) for column in range(WIDTH) for row in range(HEIGHT)]
+        return [cell for cell in inside if (view.room, cell) not in self._been]
+
+    def _exits(self, view: View) -> list[Cell]:
+        """To the room beside this one that it has been in least often."""
+        open_to = [room for room in _rooms_beside(view.room) if self._can_reach(view, room)]
+        return _cells_to(view.room, min(open_to, key=self._visits.__getitem__)) if open_to else []
+
+    def _can_reach(self, view: View, room: int) -> bool:
+        return bool(shortest_way(view.at, _cells_to(view.room, room), view.neighbours))
 
 
 @dataclass(frozen=True)
@@ -134,10 +177,7 @@ class View:
 
     def exits(self) -> list[Cell]:
         """The cells outside through which the way to the goal goes on."""
-        step = shortest_way(self.room, [self.goal_room], _rooms_beside)[0] - self.room
-        if abs(step) == 1:
-            return [(WIDTH if step > 0 else -1, row) for row in range(HEIGHT)]
-        return [(column, HEIGHT if step > 0 else -1) for column in range(WIDTH)]
+        return _cells_to(self.room, shortest_way(self.room, [self.goal_room], _rooms_beside)[0])
 
     def neighbours(self, cell: Cell) -> list[Cell]:
         """Where one can go from here, and not be touched by the crab."""
@@ -188,6 +228,19 @@ def _traced(start: Node, end: Node, before: dict[Node, Node]) -> list[Node]:
 
 def _is_inside(cell: Cell) -> bool:
     return 0 <= cell[0] < WIDTH and 0 <= cell[1] < HEIGHT
+
+
+def _toward(cell: Cell, other: Cell) -> int:
+    """The action that leads to a cell beside this one."""
+    step = other[0] - cell[0], other[1] - cell[1]
+    return ACTIONS.index(next(name for name, move in MOVES.items() if move == step))
+
+
+def _cells_to(room: int, other: int) -> list[Cell]:
+    """The cells just outside of a room that stand for the one beside it."""
+    if abs(other - room) == 1:
+        return [(WIDTH if other > room else -1, row) for row in range(HEIGHT)]
+    return [(column, HEIGHT if other > room else -1) for column in range(WIDTH)]
 
 
 def _rooms_beside(room: int) -> list[int]:

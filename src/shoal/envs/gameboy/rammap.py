@@ -7,6 +7,7 @@ fields:
 events:
   new_room: {change: room, reward: 1.0}
   death:    {reach: lives, value: 0, reward: -1.0, ends: true}
+novel: [room]
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.envs.gameboy.config import NOVELTY, is_worth
+from shoal.envs.gameboy.console import BUTTONS
 from shoal.envs.gameboy.events import KINDS, Event
 from shoal.envs.gameboy.fields import Field, check_field
 from shoal.errors import ConfigError, shown, suggest
@@ -29,14 +31,17 @@ ENCODINGS = ("scale", "one_hot", "bits")
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """How a game begins anew without being loaded: set a byte, and let some frames pass."""
+    """How a game gets past its title, and begins anew without being loaded."""
 
-    restart: int
+    press: tuple[str | int, ...] = ()
+    """What is pressed once after power-on: buttons, and numbers of frames to wait."""
+    restart: int | None = None
     """The address that is set to 1. Like that of the seed it is in RAM, from $8000 on."""
     seed: int | None = None
     """Where the game takes a random number from."""
     seed_bytes: int = 2
     frames: int = 8
+    """Until it has begun anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class RamMap:
     fields: tuple[Field, ...] = ()
     events: tuple[Event, ...] = ()
     begin: Begin | None = None
+    novel: tuple[str, ...] = ()
+    """Fields that together tell one place from another."""
 
     def field(self, name: str) -> Field:
         for field in self.fields:
@@ -57,7 +64,7 @@ class RamMap:
     @classmethod
     def from_mapping(cls, mapping: Any, place: str = "RAM map") -> RamMap:
         """`ConfigError` names the key that is wrong, and `place` (say, the name of a file)."""
-        given = _mapping(mapping, place, ("begin", "fields", "events"))
+        given = _mapping(mapping, place, ("begin", "fields", "events", "novel"))
         fields = tuple(
             _field(name, one, f"{place}: fields: {name}")
             for name, one in _mapping(given.get("fields", {}), f"{place}: fields").items()
@@ -68,7 +75,15 @@ class RamMap:
             for name, one in _mapping(given.get("events", {}), f"{place}: events").items()
         )
         begin = given.get("begin")
-        return cls(fields, events, None if begin is None else _begin(begin, f"{place}: begin"))
+        begin = None if begin is None else _begin(begin, f"{place}: begin")
+        novel = given.get("novel", [])
+        for name in _list(novel, f"{place}: novel"):
+            if name not in numbers:
+                raise ConfigError(
+                    f"{place}: novel: there is no field {name!r} of one number. "
+                    f"{suggest(str(name), numbers)}"
+                )
+        return cls(fields, events, begin, tuple(novel))
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> RamMap:
@@ -133,14 +148,30 @@ def _event(name: str, given: Any, fields: Iterable[str], where: str) -> Event:
 
 
 def _begin(given: Any, where: str) -> Begin:
-    given = _mapping(given, where, ("restart", "seed", "seed_bytes", "frames"))
+    given = _mapping(given, where, ("press", "restart", "seed", "seed_bytes", "frames"))
     frames = _whole(given, "frames", where, 8)
     seed_bytes = _whole(given, "seed_bytes", where, 2)
     if frames < 1 or not 1 <= seed_bytes <= 4:
         raise ConfigError(f"{where}: expected frames from 1 on and seed_bytes from 1 to 4.")
-    restart = _address(given, "restart", where, 1)
+    press = tuple(_pressed(one, where) for one in _list(given.get("press", []), f"{where}: press"))
+    is_restarted = "restart" in given or not press
+    restart = _address(given, "restart", where, 1) if is_restarted else None
+    if restart is None and "seed" in given:
+        raise ConfigError(f"{where}: seed is nothing without restart, the byte that begins anew.")
     seed = _address(given, "seed", where, seed_bytes) if "seed" in given else None
-    return Begin(restart, seed, seed_bytes, frames)
+    return Begin(press, restart, seed, seed_bytes, frames)
+
+
+def _pressed(one: Any, where: str) -> str | int:
+    """A button, or how many frames to wait."""
+    is_wait = isinstance(one, int) and not isinstance(one, bool) and one > 0
+    if one not in BUTTONS and not is_wait:
+        raise ConfigError(
+            f"{where}: press has {shown(one)}; expected buttons ({', '.join(BUTTONS)}) and numbers "
+            "of frames to wait."
+        )
+    known: str | int = one
+    return known
 
 
 def _address(given: Any, key: str, where: str, num_bytes: int) -> int:
@@ -159,6 +190,12 @@ def _mapping(given: Any, where: str, known: Iterable[str] | None = None) -> Mapp
     for key in given if known is not None else ():
         if key not in (known := list(known or ())):
             raise ConfigError(f"{where}: unknown key {key!r}. {suggest(key, known)}")
+    return given
+
+
+def _list(given: Any, where: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise ConfigError(f"{where}: expected a list, got {shown(given)}.")
     return given
 
 

@@ -20,19 +20,20 @@ class Film:
     def __init__(self, size: str, stack: int) -> None:
         self.shape = (stack, *SIZES[size])
         self._shrink = None if size == "native" else Shrink(SCREEN, SIZES[size])
-        self._frames = np.zeros(self.shape, np.uint8)
+        self.frames = np.zeros(self.shape, np.uint8)
+        """Those of the last observation, not to be written into."""
 
     def start(self, frame: Picture) -> Picture:
         """An episode begins: there is nothing before this frame, so it is repeated."""
-        self._frames = np.repeat(self._small(frame)[None], self.shape[0], axis=0)
-        return self._frames
+        self.frames = np.repeat(self._small(frame)[None], self.shape[0], axis=0)
+        return self.frames
 
     def add(self, frame: Picture) -> Picture:
         """One frame more. What is returned stays as it is."""
-        frames = np.empty_like(self._frames)
-        frames[:-1] = self._frames[1:]
+        frames = np.empty_like(self.frames)
+        frames[:-1] = self.frames[1:]
         frames[-1] = self._small(frame)
-        self._frames = frames
+        self.frames = frames
         return frames
 
     def _small(self, frame: Picture) -> Picture:
@@ -70,10 +71,3 @@ def _taps(old: int, new: int) -> list[tuple[Indices, Weights]]:
         share = np.minimum(begin + old, at * new + new) - np.maximum(begin, at * new)
         taps.append((np.minimum(at, old - 1), np.maximum(share, 0).astype(np.float32)))
     return taps
-
-
-def coarse(frame: Picture) -> bytes:
-    """A picture so rough that small movements do not change it: eight shades, a pixel a tile."""
-    tiles = frame.reshape(SCREEN[0] // 8, 8, SCREEN[1] // 8, 8).sum(axis=(1, 3), dtype=np.uint32)
-    shades: Picture = (tiles // 64 >> 5).astype(np.uint8)
-    return shades.tobytes()
