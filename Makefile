@@ -122,12 +122,12 @@ bench-full: $(BENCH_ALL) ## the same with every workload and everyone; hours
 	@$(BENCH)/python -m benchmarks.run --full $(ARGS)
 
 bench-teams: $(BENCH_TEAMS) $(AGILERL_READY) ## teams and turns, beside AgileRL, SuperSuit and plain loops; minutes
-	@$(BENCH)/python -m benchmarks.run --workloads spread connect-four --env-counts 8 32 --no-starts $(ARGS)
+	@$(BENCH)/python -m benchmarks.run --workloads spread connect-four --env-counts 8 32 --no-starts --name teams $(ARGS)
 
 bench-gameboy: $(BENCH_GAMEBOY) ## Game Boys at 4 and 24 frames a step, beside Stable-Baselines3's and a plain loop
 	@$(BENCH)/python -m benchmarks.run --workloads gameboy-4 gameboy-24 --env-counts 1 2 4 8 16 --no-starts \
 	  --contestants "shoal auto" "shoal thread" "shoal process" "shoal hybrid" "sb3 subproc" "gymnasium sync" \
-	  --out benchmarks/results/gameboy $(ARGS)
+	  --name gameboy --out benchmarks/results/gameboy $(ARGS)
 
 bench-train: $(BENCH_LEARNING) ## whole training against Stable-Baselines3's PPO; a quarter of an hour
 	@$(BENCH)/python -m benchmarks.train against $(ARGS)

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from benchmarks.stages import least, sampled
 from shoal.envs.gameboy import ACTIONS, GameBoyEnv
 from shoal.envs.gameboy.env import RAM_MAP, ROM
 from shoal.envs.gameboy.players import RandomPlayer, Score, ScriptedPlayer, play
-from shoal.measure import Record, processes
+from shoal.measure import Record, claim, processes
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "`ram`, 4 frames": {},
@@ -272,12 +273,11 @@ def _row(name: str, scores: list[Score]) -> str:
 
 def keep(record: Record, name: str, figures: Figures, folder: Path) -> Path:
     """Write figures with the machine and the command that they are of."""
+    record = replace(record, name=name)
     content = json.loads(record.to_json())
     del content["outcomes"]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{record.stem}.json"
-    path.write_text(json.dumps(content | {"figures": rounded(figures)}, indent=1) + "\n")
-    return path
+    text = json.dumps(content | {"figures": rounded(figures)}, indent=1) + "\n"
+    return claim(folder, record.stem, text)
 
 
 def rounded(value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -65,6 +67,15 @@ def name_of(env: str) -> str:
     return known[0] if known else env
 
 
+def as_name(text: str) -> str:
+    """The name of a record, as an argument."""
+    if not re.fullmatch(r"\w[\w.-]*", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} cannot be part of a file's name. Take letters, digits, '.', '-' and '_'."
+        )
+    return text
+
+
 def where(job: Job) -> Where:
     """In the interpreter that has this contestant's package."""
     package = "" if job.contestant == BOUND else find(job.contestant).needs
@@ -82,9 +93,9 @@ def apart(package: str) -> Path | None:
     return next(filter(Path.exists, pythons), None)
 
 
-def begin(command: Sequence[str]) -> Record:
+def begin(command: Sequence[str], name: str) -> Record:
     """A record that also tells the versions of those who have an interpreter of their own."""
-    record = Record.begin(command)
+    record = Record.begin(command, name)
     packages = record.machine.packages | dict(_versions_apart())
     record.machine = replace(record.machine, packages=packages)
     return record

@@ -5,10 +5,13 @@ Pure functions of the record, so a report can be written again from the JSON of 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from benchmarks import plots
 from benchmarks.plan import name_of
 from benchmarks.workloads import WORKLOADS
 from shoal.measure import Machine, Outcome, Record, Row, summarise
@@ -31,13 +34,9 @@ over rounds of the ratio to the fastest peer that runs the same Python environme
 included. *Of the bound* is the share of what as many processes do that step the same environments
 and never communicate. *×n* is a number of workers that was chosen; without it a contestant decides
 by itself. CPU seconds are those of the caller and all its workers."""
-OTHERS = {
-    "targets-": "left to `python -m benchmarks.targets --from`",
-    "train-": "left to `python -m benchmarks.train report`",
-}
 
 
-def markdown(record: Record, plots: Sequence[str] = ()) -> str:
+def markdown(record: Record, pictures: Sequence[str] = ()) -> str:
     """The whole report."""
     parts = [
         f"# Benchmark, {record.begun}",
@@ -46,7 +45,7 @@ def markdown(record: Record, plots: Sequence[str] = ()) -> str:
         f"Regenerate: `{record.asked}`",
         NOTES,
         *tables(record),
-        *(f"![{Path(plot).stem}]({plot})" for plot in plots),
+        *(f"![{Path(picture).stem}]({picture})" for picture in pictures),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -149,34 +148,37 @@ def _percent(share: float | None) -> str:
     return NONE if share is None else f"{share:.2%}"
 
 
-def write(record: Record, folder: Path, stem: str | None = None) -> Path:
-    """JSON, report and plots, next to each other; the report is that of the JSON, which rounds."""
-    from benchmarks.plots import draw
-
-    kept = keep(record, folder, stem)
-    record = Record.from_json(kept.read_text())
-    plots = draw(record, folder, kept.stem)
-    report = kept.with_suffix(".md")
-    report.write_text(markdown(record, plots))
+def write(file: Path) -> Path:
+    """Report and plots of the record in a file, next to it and named like it."""
+    plots.draw(Record.from_json(file.read_text()), file.parent, file.stem)
+    report = file.with_suffix(".md")
+    report.write_text(of_file(file))
     return report
 
 
-def keep(record: Record, folder: Path, stem: str | None = None) -> Path:
-    """The JSON alone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{stem or record.stem}.json"
-    file.write_text(record.to_json())
-    return file
+def of_file(file: Path) -> str:
+    """The report of a record, with those of its pictures that are there."""
+    record = Record.from_json(file.read_text())
+    names = plots.names(record, file.stem).values()
+    return markdown(record, [name for name in names if (file.parent / name).exists()])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Each record keeps its name; those of other commands have reports of their own."""
-    for given in map(Path, sys.argv[1:] if arguments is None else arguments):
-        if given.name.startswith(tuple(OTHERS)):
-            print(f"{given}: {OTHERS[given.name.partition('-')[0] + '-']}")
-        else:
-            print(write(Record.from_json(given.read_text()), given.parent, given.stem))
+    """Records of other commands are left to those."""
+    for file in map(Path, sys.argv[1:] if arguments is None else arguments):
+        other = _whose(json.loads(file.read_text()))
+        print(f"{file}: {other}" if other else write(file))
     return 0
+
+
+def _whose(content: dict[str, Any]) -> str:
+    """Who makes a report of this, if not this module."""
+    if "answers" in content:
+        return "left to `python -m benchmarks.train report`"
+    if "outcomes" not in content:
+        return "figures without a report"
+    is_of_targets = "benchmarks.targets" in content["asked"]
+    return "left to `python -m benchmarks.targets --from`" if is_of_targets else ""
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from benchmarks.plan import name_of
 from benchmarks.report import NOTES, machine_lines, tables
 from benchmarks.run import measure, without_folder
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Figures, Record, Row, best, paired_ratio, summarise
+from shoal.measure import BOUND, Figures, Record, Row, best, claim, paired_ratio, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
 from shoal.measure.table import as_markdown, is_rival
@@ -372,18 +372,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         records = [Record.from_json(file.read_text()) for file in given.files]
         print(markdown(records), end="")
         return 0
-    record = plan.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
+    record = plan.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)], given.name)
+    file = claim(given.out, record.stem, record.to_json())
     planned = groups(given.full, given.seconds, given.rivals)
-    measure(record, planned, given.repeats, keep=lambda: write(record, given.out))
+    measure(record, planned, given.repeats, keep=lambda: write(record, file))
     print("\n" + markdown([as_kept(record)]))
     return 0
 
 
-def write(record: Record, folder: Path) -> None:
+def write(record: Record, file: Path) -> None:
     """JSON and Markdown, next to each other."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"targets-{record.stem}.json").write_text(record.to_json())
-    (folder / f"targets-{record.stem}.md").write_text(markdown([as_kept(record)]))
+    file.write_text(record.to_json())
+    file.with_suffix(".md").write_text(markdown([as_kept(record)]))
 
 
 def as_kept(record: Record) -> Record:
@@ -400,6 +400,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--rivals", nargs="+", default=RIVALS, choices=RIVALS, metavar="NAME", help=said)
     add("--repeats", type=int, default=3, help="rounds (default 3)")
     add("--seconds", type=float, default=0.4, help="of each measurement (default 0.4)")
+    said = "what its files' names begin with (default targets)"
+    add("--name", type=plan.as_name, default="targets", help=said)
     add("--out", type=Path, default=plan.RESULTS, help="folder for JSON and table")
     return parser.parse_args(arguments)
 

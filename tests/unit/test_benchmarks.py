@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 import warnings
@@ -15,7 +16,7 @@ from benchmarks import needs, plan, plots, report, run, targets
 from benchmarks.training import report as training_report
 from benchmarks.training import task as training
 from benchmarks.workloads import WORKLOADS, Workload
-from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record
+from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record, claim
 from shoal.testing import check_env
 
 MACHINE = Machine("A CPU", 2, 2, 4.0, "Linux", "CPython 3.11", {"numpy": "2"}, 0.5)
@@ -168,7 +169,7 @@ def test_a_record_tells_versions_of_other_interpreters(
         folder.mkdir(parents=True)
     python.touch()
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: agilerl\nVersion: 1.2\n")
-    assert plan.begin(["some"]).machine.packages["agilerl"] == "1.2"
+    assert plan.begin(["some"], "any").machine.packages["agilerl"] == "1.2"
     job = Job("agilerl async", WORKLOADS["spread"].env, 8)
     assert plan.where(job).python == str(python)
     assert plan.where(replace(job, contestant=BOUND)).python == sys.executable
@@ -330,28 +331,33 @@ PRECISE = record(
 def test_targets_read_from_a_file_are_what_was_written_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    targets.write(PRECISE, tmp_path)
-    (file,) = tmp_path.glob("targets-*.json")
+    file = tmp_path / "some.json"
+    targets.write(PRECISE, file)
     assert targets.main(["--from", str(file)]) == 0
     assert capsys.readouterr().out == file.with_suffix(".md").read_text()
 
 
 def test_a_report_written_again_is_the_same(tmp_path: Path) -> None:
-    first, again = tmp_path / "first", tmp_path / "again"
-    written = report.write(PRECISE, first)
-    kept = Record.from_json(written.with_suffix(".json").read_text())
-    assert report.write(kept, again).read_text() == written.read_text()
-    assert "1,234,570" in written.read_text()
+    file = claim(tmp_path, "some", PRECISE.to_json())
+    written = report.write(file).read_text()
+    assert report.main([str(file)]) == 0
+    assert file.with_suffix(".md").read_text() == written
+    assert "1,234,570" in written
 
 
 def test_a_report_written_again_keeps_the_name_of_its_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for stem in ("teams-machine", "targets-machine"):
-        (tmp_path / f"{stem}.json").write_text(PRECISE.to_json())
+    command = "python -m benchmarks.targets"
+    told = json.dumps({"figures": []})
+    texts = PRECISE.to_json(), replace(PRECISE, asked=command).to_json(), told
+    for name, text in zip(("any", "other", "third"), texts, strict=True):
+        claim(tmp_path, name, text)
     assert report.main([str(path) for path in sorted(tmp_path.glob("*.json"))]) == 0
-    assert "benchmarks.targets --from" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.glob("*.md")} == {"teams-machine.md"}
+    said = capsys.readouterr().out
+    assert "other.json: left to `python -m benchmarks.targets --from`" in said
+    assert "third.json: figures without a report" in said
+    assert {path.name for path in tmp_path.glob("*.md")} == {"any.md"}
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(plan.RESULTS.glob("*.json"))])
@@ -363,6 +369,56 @@ def test_records_of_other_days_can_be_read(name: str) -> None:
         return
     read = targets.markdown([Record.from_json(text)]) if name.startswith("targets") else None
     assert (read or report.markdown(Record.from_json(text))).startswith("# ")
+
+
+def run_once(folder: Path, *more: str) -> None:
+    arguments = ["--workloads", "empty", "--env-counts", "1", "2", "--repeats", "1", "--no-starts"]
+    arguments += ["--seconds", "0.01", "--contestants", "shoal serial", "--out", str(folder)]
+    assert run.main([*arguments, *more]) == 0
+
+
+def test_a_second_run_of_the_day_leaves_the_first_as_it_was(tmp_path: Path) -> None:
+    run_once(tmp_path)
+    (first,) = tmp_path.glob("*.json")
+    before = first.read_text(), first.with_suffix(".md").read_text()
+    run_once(tmp_path)
+    assert (first.read_text(), first.with_suffix(".md").read_text()) == before
+    assert len([*tmp_path.glob("*.json")]) == len([*tmp_path.glob("*.md")]) == 2
+
+
+def test_report_and_pictures_are_named_like_their_record(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run_once(tmp_path)
+    run_once(tmp_path)
+    for file in tmp_path.glob("*.json"):
+        picture = f"{file.stem}-empty"
+        assert (tmp_path / f"{picture}.svg").exists()
+        assert f"![{picture}]({picture}.svg)" in file.with_suffix(".md").read_text()
+
+
+def test_records_are_named_by_what_was_measured(tmp_path: Path) -> None:
+    run_once(tmp_path, "--name", "mine")
+    assert [path.name.partition("-")[0] for path in tmp_path.glob("*.json")] == ["mine"]
+    assert run.parse([]).name == "bench"
+    assert run.parse(["--full"]).name == "bench-full"
+    assert run.parse(["--workloads", "pixels-84", "halfcheetah"]).name == "pixels-84-halfcheetah"
+    assert run.parse(["--workloads", *WORKLOADS]).name == "bench"
+
+
+def test_a_name_that_no_file_can_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["--name", "../mine"])
+    assert "'../mine' cannot be part of a file's name" in capsys.readouterr().err
+
+
+def test_figures_of_game_boys_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    pytest.importorskip("pyboy")
+    from benchmarks import gameboy
+
+    files = [gameboy.keep(record(), "speed", [{"rate": rate}], tmp_path) for rate in (1.0, 2.0)]
+    kept = [json.loads(file.read_text())["figures"] for file in files]
+    assert kept == [[{"rate": 1.0}], [{"rate": 2.0}]]
+    assert all(file.name.startswith("speed-a-cpu-2cores-2026-01-02") for file in files)
 
 
 def test_what_is_measured_is_kept_after_each_group() -> None:
