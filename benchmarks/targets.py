@@ -8,10 +8,10 @@ It reports, and never asserts.
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from benchmarks import plan
@@ -36,6 +36,7 @@ from benchmarks.plan import name_of
 from benchmarks.report import NOTES, machine_lines, tables
 from benchmarks.run import measure, without_folder
 from benchmarks.workloads import WORKLOADS
+from shoal.errors import ConfigError
 from shoal.measure import BOUND, Figures, Record, Row, best, claim, paired_ratio, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
@@ -199,8 +200,8 @@ def _starts(measured: Measured) -> Iterator[Reading]:
 def _starts_against(measured: Measured) -> Iterator[Reading]:
     """To those of rivals that do not fork the caller either."""
     started = {count: _started(measured, count, names) for count, names in STARTS.items()}
-    rivals = dict.fromkeys(itertools.chain(*STARTS.values()))
-    absent = _absent([*itertools.chain(*started.values())], rivals)
+    rivals = dict.fromkeys(chain(*STARTS.values()))
+    absent = _absent([*chain(*started.values())], rivals)
     for num_envs, spawns in started.items():
         for ours in _started(measured, num_envs, STARTING):
             for theirs in spawns:
@@ -321,10 +322,11 @@ TARGETS = (
 
 
 def markdown(records: Sequence[Record]) -> str:
-    rows = [row for record in records for row in summarise(record.outcomes)]
-    measured = Measured(rows, records[0].machine.cores)
-    judged = [(target, list(target.read(measured))) for target in TARGETS]
-    cells = [_cells(target, readings, measured.cores) for target, readings in judged]
+    """Ratios are of one record each: rounds of another one were at another time."""
+    cores = records[0].machine.cores
+    measured = [Measured(summarise(record.outcomes), cores) for record in records]
+    judged = [(target, [*chain.from_iterable(map(target.read, measured))]) for target in TARGETS]
+    cells = [_cells(target, readings, cores) for target, readings in judged]
     headers = ("target", "asked", "worst measured", "", "where")
     details = [
         f"- **{target.says}**: " + "; ".join(f"{one.where} {one.value:.3g}" for one in readings)
@@ -333,7 +335,7 @@ def markdown(records: Sequence[Record]) -> str:
     ]
     parts = [
         f"# Targets, {records[0].begun}",
-        machine_lines(records[0].machine),
+        *dict.fromkeys(machine_lines(record.machine) for record in records),
         *(disturbance(record.outcomes) for record in records),
         "Regenerate: " + ", ".join(f"`{record.asked}`" for record in records),
         as_markdown(headers, cells),
@@ -369,8 +371,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = list(sys.argv[1:] if arguments is None else arguments)
     given = _parse(asked)
     if given.files:
-        records = [Record.from_json(file.read_text()) for file in given.files]
-        print(markdown(records), end="")
+        print(markdown(read(given.files)), end="")
         return 0
     record = plan.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)], given.name)
     file = claim(given.out, record.stem, record.to_json())
@@ -378,6 +379,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measure(record, planned, given.repeats, keep=lambda: write(record, file))
     print("\n" + markdown([as_kept(record)]))
     return 0
+
+
+def read(files: Sequence[Path]) -> list[Record]:
+    """Records of one kind of machine: what is asked depends on its cores."""
+    records = [Record.from_json(file.read_text()) for file in files]
+    if len({record.machine.cores for record in records}) > 1:
+        found = ", ".join(
+            f"{file} of {record.machine.cores}" for file, record in zip(files, records, strict=True)
+        )
+        raise ConfigError(
+            "the records are of different machines, which targets are not read from together. "
+            f"--from: expected one number of cores, got {found}. "
+            "Give those of one machine at a time."
+        )
+    return records
 
 
 def write(record: Record, file: Path) -> None:

@@ -16,6 +16,7 @@ from benchmarks import needs, plan, plots, report, run, targets
 from benchmarks.training import report as training_report
 from benchmarks.training import task as training
 from benchmarks.workloads import WORKLOADS, Workload
+from shoal.errors import ConfigError
 from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record, claim
 from shoal.testing import check_env
 
@@ -321,6 +322,31 @@ def test_targets_are_read_from_records(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text(RECORD.to_json())
     assert targets.main(["--from", str(file)]) == 0
     assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met (" in capsys.readouterr().out
+
+
+def test_ratios_are_of_one_record_each() -> None:
+    """Round 0 of one record and round 0 of another were not measured together."""
+    slow_day = record(outcome(BOUND, 9.0), outcome("shoal auto", 3.0), outcome("sb3 dummy", 2.0))
+    good_day = record(outcome(BOUND, 90.0), outcome("shoal auto", 10.0), outcome("sb3 dummy", 8.0))
+    auto = next(one for one in targets.TARGETS if one.says == "auto to the best rival, everywhere")
+    text = targets.markdown([slow_day, good_day])
+    where = "cartpole, 8 envs: shoal auto to sb3 dummy"
+    assert f"- **{auto.says}**: {where} 1.5; {where} 1.25" in text
+
+
+def test_records_of_machines_with_other_cores_are_refused(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("small.json", "large.json")]
+    for file, cores in zip(files, (2, 16), strict=True):
+        file.write_text(replace(RECORD, machine=replace(MACHINE, cores=cores)).to_json())
+    with pytest.raises(ConfigError) as refused:
+        targets.main(["--from", *map(str, files)])
+    for part in (
+        "the records are of different machines",
+        "--from: expected one number of cores",
+        f"got {files[0]} of 2, {files[1]} of 16",
+        "Give those of one machine at a time.",
+    ):
+        assert part in str(refused.value)
 
 
 PRECISE = record(
