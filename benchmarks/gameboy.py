@@ -29,7 +29,7 @@ import numpy as np
 import psutil
 
 import shoal
-from benchmarks.plan import RESULTS
+from benchmarks.plan import RESULTS, begin
 from benchmarks.run import without_folder
 from benchmarks.stages import least, sampled
 from shoal.envs.gameboy import ACTIONS, GameBoyEnv
@@ -293,7 +293,13 @@ def main() -> None:
     """Print what was asked for, and keep it."""
     given = parse()
     command = ["python", "-m", "benchmarks.gameboy", *without_folder(sys.argv[1:])]
-    record, figures = Record.begin(command), Figures()
+    names = {
+        "many": f"many-{given.backend}",
+        "soak": f"soak-{given.backend}",
+        "players": f"players-{given.episode_length}",
+    }
+    name = names.get(given.what, given.what)
+    record, figures = begin(command, name), Figures()
     tables: dict[str, Callable[[], Iterator[str]]] = {
         "speed": lambda: speed(figures, given.seconds),
         "backends": lambda: backends(figures, given.rounds),
@@ -303,12 +309,7 @@ def main() -> None:
     }
     for line in tables[given.what]():
         print(line, flush=True)
-    names = {
-        "many": f"many-{given.backend}",
-        "soak": f"soak-{given.backend}",
-        "players": f"players-{given.episode_length}",
-    }
-    print(f"\n{keep(record, names.get(given.what, given.what), figures, given.out)}")
+    print(f"\n{keep(record, name, figures, given.out)}")
 
 
 def parse() -> argparse.Namespace:

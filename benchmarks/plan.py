@@ -26,6 +26,10 @@ STARTERS = [one.name for one in contestants() if one.only_starts]
 """Those of whom only the start is of interest: the same as another one but for that."""
 ONE_EACH = ("shoal thread",)
 """Whose workers may be as many as environments, where these wait: `auto` chooses so many itself."""
+WITHOUT_COMMIT = (
+    "This copy of Shoal has no git repository, so the record cannot say of which commit it is. "
+    "Say it where there is one: SHOAL_COMMIT=$(git describe --always --dirty --abbrev=10)."
+)
 QUICK_FIELD = [
     name
     for name in FIELD
@@ -96,6 +100,8 @@ def apart(package: str) -> Path | None:
 def begin(command: Sequence[str], name: str) -> Record:
     """A record that also tells the versions of those who have an interpreter of their own."""
     record = Record.begin(command, name)
+    if not record.machine.commit:
+        print(WITHOUT_COMMIT, file=sys.stderr)
     packages = record.machine.packages | dict(_versions_apart())
     record.machine = replace(record.machine, packages=packages)
     return record

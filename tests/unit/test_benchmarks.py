@@ -7,6 +7,7 @@ import pickle
 import sys
 import warnings
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from benchmarks.training import task as training
 from benchmarks.workloads import WORKLOADS, Workload
 from shoal.errors import ConfigError
 from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record, claim
+from shoal.measure.fingerprint import checked_out
 from shoal.testing import check_env
 
 MACHINE = Machine("A CPU", 2, 2, 4.0, "Linux", "CPython 3.11", {"numpy": "2"}, 0.5)
@@ -445,6 +447,42 @@ def test_figures_of_game_boys_do_not_overwrite_each_other(tmp_path: Path) -> Non
     kept = [json.loads(file.read_text())["figures"] for file in files]
     assert kept == [[{"rate": 1.0}], [{"rate": 2.0}]]
     assert all(file.name.startswith("speed-a-cpu-2cores-2026-01-02") for file in files)
+
+
+@pytest.mark.parametrize("command", ["run", "targets", "gameboy"])
+def test_a_record_tells_commit_and_versions(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOAL_COMMIT", "told")  # where these tests are no checkout
+    if command == "run":
+        run_once(tmp_path)
+    elif command == "targets":
+        monkeypatch.setattr(targets, "groups", lambda *given: iter([]))
+        targets.main(["--out", str(tmp_path)])
+    else:
+        pytest.importorskip("pyboy")
+        from benchmarks import gameboy
+
+        asked = ["gameboy", "players", "--episodes", "1", "--episode-length", "2"]
+        monkeypatch.setattr(sys, "argv", [*asked, "--out", str(tmp_path)])
+        gameboy.main()
+    (file,) = tmp_path.glob("*.json")
+    machine = json.loads(file.read_text())["machine"]
+    assert machine["commit"] == (checked_out(Path(run.__file__)) or "told")
+    for package in ("numpy", "gymnasium", *(["pyboy"] if command == "gameboy" else [])):
+        assert machine["packages"][package] == metadata.version(package)
+
+
+def test_a_copy_without_a_commit_says_how_to_tell_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")  # where there is no git
+    monkeypatch.delenv("SHOAL_COMMIT", raising=False)
+    plan.begin(["some"], "any")
+    assert "SHOAL_COMMIT=$(git describe" in capsys.readouterr().err
+    monkeypatch.setenv("SHOAL_COMMIT", "0123456789")
+    assert plan.begin(["some"], "any").machine.commit == "0123456789"
+    assert capsys.readouterr().err == ""
 
 
 def test_what_is_measured_is_kept_after_each_group() -> None:
