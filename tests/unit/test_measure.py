@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -422,6 +423,36 @@ def test_a_bound_that_cannot_be_measured_says_why(odd: Where, tmp_path: Path) ->
     (tmp_path / "broken.py").write_text("def make():\n    raise OSError('no such simulator')\n")
     outcome = run_job(Job(BOUND, "broken:make", 2, duration_s=0.01), where=odd)
     assert "OSError: no such simulator" in outcome.skipped
+
+
+KILLED = """
+import os, signal
+import gymnasium
+
+class Killed(gymnasium.Wrapper):
+    def step(self, action):
+        try:
+            os.close(os.open(os.environ["ODD_PID"], os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return super().step(action)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def make():
+    return Killed(gymnasium.make("CartPole-v1"))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_bound_of_which_a_process_is_killed_says_so(odd: Where, tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    job = Job(BOUND, "killed:make", 2, num_workers=2, duration_s=0.01)
+    outcome = run_job(job, where=odd, limit_s=30)
+    for part in (
+        "a process of the bound died stepping killed:make (pid ",
+        "expected its steps per second, got exit code -9",
+        "take fewer environments",
+    ):
+        assert part in outcome.skipped
 
 
 def test_contestants_take_turns_and_who_was_skipped_is_not_asked_again(odd: Where) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from multiprocessing import connection
 from typing import Any
 
 import gymnasium
@@ -31,23 +32,52 @@ def measure_bound(course: Course, num_processes: int, duration_s: float) -> floa
     methods = multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     num_processes = min(num_processes, course.num_envs)
-    barrier, answers = context.Barrier(num_processes), context.SimpleQueue()
+    barrier = context.Barrier(num_processes)
+    pipes = [context.Pipe(duplex=False) for _ in range(num_processes)]
     processes = [
         context.Process(
             target=_step_alone,
             args=(course.factories[k::num_processes], duration_s, barrier, answers),
             daemon=True,
         )
-        for k in range(num_processes)
+        for k, (_, answers) in enumerate(pipes)
     ]
-    for process in processes:
-        process.start()
-    rates = [answers.get() for _ in processes]
-    for process in processes:
-        process.join()
+    try:
+        for process in processes:
+            process.start()
+        rates = list(_answers(processes, [inbox for inbox, _ in pipes], course.env))
+    except BaseException:
+        for process in _started(processes):
+            process.kill()
+        raise
+    finally:
+        for process in _started(processes):
+            process.join()
     for problem in (one for one in rates if isinstance(one, str)):
         raise NotPossible(problem)
-    return float(sum(rates))
+    return sum(map(float, rates))
+
+
+def _started(processes: Sequence[Any]) -> list[Any]:
+    return [process for process in processes if process.pid is not None]
+
+
+def _answers(processes: Sequence[Any], inboxes: Sequence[Any], env: str) -> Iterator[float | str]:
+    """What each says, whoever is first; one that ends without a word ends it for all."""
+    still = dict(zip(inboxes, processes, strict=True))
+    while still:
+        connection.wait([*still, *(process.sentinel for process in still.values())])
+        for inbox, process in list(still.items()):
+            is_over = not process.is_alive()  # before looking: what it said last is still there
+            if inbox.poll():
+                del still[inbox]
+                yield inbox.recv()
+            elif is_over:
+                raise NotPossible(
+                    f"a process of the bound died stepping {env} (pid {process.pid}): expected its "
+                    f"steps per second, got exit code {process.exitcode}. A SIGKILL that nobody "
+                    "sent is usually the system running out of memory: take fewer environments."
+                )
 
 
 def _step_alone(factories: Sequence[Any], duration_s: float, barrier: Any, answers: Any) -> None:
@@ -63,7 +93,7 @@ def _step_alone(factories: Sequence[Any], duration_s: float, barrier: Any, answe
     except Exception as problem:
         barrier.abort()
         answer = f"{type(problem).__name__}: {problem}"
-    answers.put(answer)
+    answers.send(answer)
 
 
 def _rows_of_actions(space: gymnasium.Space[Any], num_envs: int) -> list[list[Any]]:
