@@ -134,14 +134,23 @@ def _starts(rows: Iterable[Row]) -> str:
 
 
 def _footprints(rows: Sequence[Row]) -> str:
-    """Memory, processes and descriptors, where most environments were stepped."""
+    """Memory, processes and descriptors with each number of CartPoles; else of what was stepped."""
     chosen = [row for row in rows if name_of(row.job.env) == "cartpole"] or list(rows)
-    most = max((row.job.num_envs for row in chosen), default=0)
-    cells = footprints([row for row in chosen if row.job.num_envs == most])
-    if not cells:
-        return ""
-    title = f"## Start, memory and descriptors, {most} environments\n\n"
-    return title + as_markdown(FOOTPRINT_HEADERS, cells)
+    by_place = {place: footprints(at(chosen, place)) for place in _places(chosen)}
+    parts = [
+        f"### {name_of(place.env)}, {place.num_envs} environments\n\n"
+        + as_markdown(FOOTPRINT_HEADERS, cells)
+        for place, cells in by_place.items()
+        if cells
+    ]
+    return "\n\n".join(["## Start, memory and descriptors", *parts]) if parts else ""
+
+
+def _places(rows: Iterable[Row]) -> list[Place]:
+    """By number of environments within each of them, whatever was measured first."""
+    places = list(dict.fromkeys(row.job.place for row in rows))
+    envs = list(dict.fromkeys(place.env for place in places))
+    return sorted(places, key=lambda place: (envs.index(place.env), place.num_envs))
 
 
 def _percent(share: float | None) -> str:

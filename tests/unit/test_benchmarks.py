@@ -216,6 +216,22 @@ def test_a_report_says_what_the_record_holds() -> None:
         assert part in text, part
 
 
+def test_memory_is_shown_at_each_number_of_environments() -> None:
+    several = [
+        outcome("shoal process", 9.0, workload, num_envs=num_envs, total_mb=10.0 * num_envs)
+        for workload, num_envs in (("empty", 8), ("cartpole", 64), ("cartpole", 8))
+    ]
+    with_cartpole, without = report.markdown(record(*several)), report.markdown(record(several[0]))
+    shown = with_cartpole.partition("## Start, memory and descriptors\n\n")[2]
+    title, row = "### cartpole, {} environments\n", "| shoal process | – | – | – | {}.00 | – |"
+    expected = [one for num in (8, 64) for one in (title.format(num), row.format(10 * num))]
+    places = [shown.find(one) for one in expected]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "empty" not in shown
+    assert "### empty, 8 environments" in without
+
+
 def test_pictures_are_drawn_where_there_is_more_than_one_number_of_environments(
     tmp_path: Path,
 ) -> None:
