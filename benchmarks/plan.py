@@ -24,7 +24,7 @@ FIELD = [one.name for one in contestants() if not one.only_starts]
 """Everyone who is measured stepping."""
 STARTERS = [one.name for one in contestants() if one.only_starts]
 """Those of whom only the start is of interest: the same as another one but for that."""
-ONE_EACH = ("shoal thread",)
+ONE_EACH = ("shoal thread", "pufferlib mp", "pufferlib mp first-ready")
 """Whose workers may be as many as environments, where these wait: `auto` chooses so many itself."""
 WITHOUT_COMMIT = (
     "This copy of Shoal has no git repository, so the record cannot say of which commit it is. "

@@ -136,6 +136,14 @@ def test_all_environments_are_counted_like_some() -> None:
         assert one.of_all(ended) == other.of_some(ended, np.arange(5))
 
 
+def test_a_row_of_a_reset_that_was_sent_for_is_no_step() -> None:
+    count, none = TransitionCount(3, resets_take_a_call=True), np.zeros(2, bool)
+    count.expect_resets()
+    assert count.of_some(none, np.array([0, 1])) == 0
+    assert count.of_some(none, np.array([1, 2])) == 1
+    assert count.of_some(none, np.array([0, 2])) == 2
+
+
 def test_a_reset_by_hand_is_no_end() -> None:
     count = TransitionCount(3, resets_take_a_call=True)
     count.of_all(np.array([True, True, False]))
