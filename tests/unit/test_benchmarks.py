@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import signal
+import subprocess
 import sys
 import warnings
 from dataclasses import replace
@@ -11,9 +13,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import needs, plan, plots, report, run, targets
+from benchmarks.simulator import Remote
 from benchmarks.training import report as training_report
 from benchmarks.training import task as training
 from benchmarks.workloads import WORKLOADS, Workload
@@ -84,6 +88,60 @@ def test_one_environment_in_32_is_slow() -> None:
     factories = Course.named(WORKLOADS["one-slow"].env, 64).factories
     slow = [number for number, factory in enumerate(factories) if factory is factories[0]]
     assert slow == [0, 32]
+
+
+def test_a_simulator_ends_with_its_environment_even_if_others_have_its_socket() -> None:
+    env = Remote()
+    with env.connection.dup():  # as in a process that was forked meanwhile
+        env.reset(seed=0)
+        env.step(0)
+        assert env.server.poll() is None
+        env.close()
+        assert env.server.returncode == 0
+    env.close()
+
+
+def test_a_simulator_that_has_died_is_told_and_leaves_nothing() -> None:
+    env = Remote()
+    env.reset(seed=0)
+    env.server.kill()
+    env.server.wait()
+    with pytest.raises(ConnectionError, match="the simulator has ended"):
+        env.step(0)
+    env.close()
+
+
+KILLED = """
+import os, signal
+from benchmarks.simulator import Remote
+
+envs = [Remote(), Remote()]
+for env in envs:
+    env.reset(seed=0)
+    env.step(0)
+print("stepped", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_simulators_end_when_their_process_is_killed() -> None:
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=plan.ROOT) as process:
+        assert process.stdout is not None
+        # Simulators inherit the pipe: it ends when the last of them has.
+        assert process.stdout.read() == b"stepped\n"
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_seed_decides_how_long_a_simulator_takes() -> None:
+    env = Remote()
+    env.reset(seed=3)
+    expected = np.random.default_rng()
+    expected.bit_generator.state = env.np_random.bit_generator.state
+    env.step(0)
+    expected.exponential(1e-3)
+    assert expected.bit_generator.state == env.np_random.bit_generator.state
+    env.close()
 
 
 def test_episodes_end_and_numeric_infos_are_there() -> None:
