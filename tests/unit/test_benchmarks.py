@@ -189,6 +189,56 @@ def test_every_target_has_what_it_reads(cores: int, monkeypatch: pytest.MonkeyPa
         assert list(target.read(measured)), target.says
 
 
+def asked(cores: int, monkeypatch: pytest.MonkeyPatch, full: bool = False) -> list[Job]:
+    """Everything that targets have measured on a machine of so many cores."""
+    for module in (plan, needs):
+        monkeypatch.setattr(module, "usable_cores", lambda: cores)
+    return [job for group in targets.groups(full, 0.1) for job in group]
+
+
+def at(jobs: list[Job], workload: str, num_envs: int) -> set[str]:
+    place = (WORKLOADS[workload].env, num_envs)
+    return {job.contestant for job in jobs if job.place == place}
+
+
+@pytest.mark.parametrize("cores", [2, 16])
+def test_targets_have_measured_whom_they_name(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = asked(cores, monkeypatch)
+    both = {"tianshou first-ready", "pufferlib mp first-ready"}
+    assert at(jobs, "cartpole", 64) >= {"tianshou shmem", "torchrl parallel", "sb3 subproc"}
+    assert at(jobs, "pixels-84", 64) >= {"gymnasium sync views", "gymnasium async views"}
+    assert at(jobs, "uneven", 32) >= both
+    for workload in ("waiting", "socket"):
+        assert at(jobs, workload, 32) >= {*both, "sb3 subproc", "gymnasium async"}
+    for workload in ("work-50us", "work-500us"):
+        for num_envs in (64, 256):
+            named = {BOUND, "shoal two groups", "shoal first-ready", "pufferlib mp first-ready"}
+            assert at(jobs, workload, num_envs) >= named
+
+
+def test_whoever_is_named_is_met_even_if_few_rivals_are_asked_for() -> None:
+    few = [job for group in needs.groups(False, 0.1, ["gymnasium sync"]) for job in group]
+    assert at(few, "waiting", 32) >= {"sb3 subproc", "tianshou first-ready"}
+
+
+def test_workers_of_rivals_are_watched_in_pauses_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = [job for job in asked(2, monkeypatch) if job.pause_s]
+    assert {job.contestant for job in paused} == {*needs.GROWING, *needs.PAUSING_RIVALS}
+    assert {job.place for job in paused} == {(WORKLOADS["pauses"].env, 8)}
+
+
+@pytest.mark.parametrize(
+    ("full", "free_mb", "counts"),
+    [(False, 16e3, {8}), (True, 16e3, {8, 64}), (True, 8e3, {8}), (True, None, {8})],
+)
+def test_the_largest_start_is_asked_for_in_full_and_where_memory_allows(
+    full: bool, free_mb: float | None, counts: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs, "free_memory_mb", lambda: free_mb)
+    jobs = asked(2, monkeypatch, full)
+    assert {job.num_envs for job in jobs if job.contestant == "sb3 subproc default"} == counts
+
+
 def test_teams_are_left_out_where_nothing_for_them_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -325,8 +375,11 @@ def test_starts_are_compared_where_both_were_measured() -> None:
     said = "| CPU of the start to that of rivals that do not fork the caller | ≤ 1 |"
     starts = [a_start("shoal auto", 64, 1.0), a_start("gymnasium async spawn", 64, 10.0)]
     text = targets.markdown([record(*starts)])
-    assert f"{said} 0.1 | met (not measured: sb3 subproc default) | 64 envs: shoal auto" in text
+    slow = "sb3 subproc default"
+    missing = f"{slow} with 64, gymnasium async spawn with 8, {slow} with 8"
+    assert f"{said} 0.1 | met (not measured: {missing}) | 64 envs: shoal auto" in text
     starts += [a_start("shoal auto", 8, 1.0), a_start("sb3 subproc default", 8, 4.0)]
+    starts += [a_start("gymnasium async spawn", 8, 10.0), a_start(slow, 64, 100.0)]
     text = targets.markdown([record(*starts)])
     assert f"{said} 0.25 | met | 8 envs: shoal auto to sb3 subproc default |" in text
 
