@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -515,15 +516,30 @@ def test_a_report_written_again_keeps_the_name_of_its_record(
     assert {path.name for path in tmp_path.glob("*.md")} == {"any.md"}
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted(plan.RESULTS.glob("*.json"))])
-def test_records_of_other_days_can_be_read(name: str) -> None:
-    text = (plan.RESULTS / name).read_text()
-    if name.startswith("train-"):
-        kept = training.Record.from_json(text)
-        assert training_report.markdown(kept).startswith("# ")
-        return
-    read = targets.markdown([Record.from_json(text)]) if name.startswith("targets") else None
-    assert (read or report.markdown(Record.from_json(text))).startswith("# ")
+REPORTS = sorted(plan.RESULTS.glob("*.md")) + sorted(plan.RESULTS.glob("gameboy/*.md"))
+PICTURE = re.compile(r"!\[.*\]\((.*\.svg)\)")
+
+
+def test_there_are_reports_to_be_looked_at() -> None:
+    assert len(REPORTS) > 5
+
+
+@pytest.mark.parametrize("kept", REPORTS, ids=lambda path: path.stem)
+def test_a_report_is_what_its_record_gives_now(kept: Path) -> None:
+    file = kept.with_suffix(".json")
+    text = file.read_text()
+    if "answers" in json.loads(text):
+        expected = training_report.markdown(training.Record.from_json(text))
+    elif "benchmarks.targets" in json.loads(text)["asked"]:
+        expected = targets.markdown([Record.from_json(text)])
+    else:
+        expected = report.of_file(file)
+    assert kept.read_text() == expected
+
+
+def test_every_picture_is_shown_in_a_report() -> None:
+    shown = [path.parent / name for path in REPORTS for name in PICTURE.findall(path.read_text())]
+    assert sorted(shown) == sorted(plan.RESULTS.rglob("*.svg"))
 
 
 def run_once(folder: Path, *more: str) -> None:
