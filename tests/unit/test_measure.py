@@ -262,6 +262,26 @@ def test_a_pause_is_a_pause_and_then_a_call() -> None:
         assert pauses.workers_cpu is not None
 
 
+SPINNING = """
+import itertools, threading
+from shoal.measure import time_pauses
+
+class Spinning:
+    def step(self, prepared):
+        return 1
+
+threading.Thread(target=lambda: all(True for _ in itertools.count()), daemon=True).start()
+print(time_pauses(Spinning(), [0], pause_s=0.2, num_pauses=1).workers_cpu)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+def test_what_threads_burn_in_a_pause_is_told_as_well() -> None:
+    command = [sys.executable, "-c", SPINNING]  # a process of its own: nothing else is below it
+    burnt = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert float(burnt) > 0
+
+
 # --- processes ----------------------------------------------------------------------------------
 
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
