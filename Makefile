@@ -86,8 +86,9 @@ test-faults: $(READY) ## the fault suite in full; its figures go into docs/relia
 	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt torch "gymnasium[mujoco]"
 	@SHOAL_FAULTS=full $(BIN)/python -m pytest -q tests/faults -o timeout=900 -o faulthandler_timeout=960 $(ARGS)
 
-test-rivals: $(BENCH_ALL) $(BENCH_TEAMS) $(BENCH_TESTS) ## whether rivals count the steps that their environments take
-	@$(BENCH)/python -m pytest -q tests/unit/test_rivals.py $(ARGS)
+test-rivals: $(BENCH_ALL) $(BENCH_TEAMS) $(BENCH_TESTS) $(AGILERL_READY) ## whether rivals count the steps that their environments take
+	@$(BENCH)/python -m pytest -q tests/unit/test_rivals.py -k "not agilerl" $(ARGS)
+	@$(AGILERL)/python -m pytest -q tests/unit/test_rivals.py -k agilerl $(ARGS)
 
 lint: $(READY) ## style, types, and who imports whom
 	@$(BIN)/ruff check -q .
