@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import connection
 from typing import Any
 
@@ -32,52 +32,47 @@ def measure_bound(course: Course, num_processes: int, duration_s: float) -> floa
     methods = multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     num_processes = min(num_processes, course.num_envs)
-    barrier = context.Barrier(num_processes)
-    pipes = [context.Pipe(duplex=False) for _ in range(num_processes)]
-    processes = [
-        context.Process(
-            target=_step_alone,
-            args=(course.factories[k::num_processes], duration_s, barrier, answers),
-            daemon=True,
-        )
-        for k, (_, answers) in enumerate(pipes)
-    ]
+    barrier, processes = context.Barrier(num_processes), {}
     try:
-        for process in processes:
+        for k in range(num_processes):
+            inbox, answers = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_step_alone,
+                args=(course.factories[k::num_processes], duration_s, barrier, answers),
+                daemon=True,
+            )
             process.start()
-        rates = list(_answers(processes, [inbox for inbox, _ in pipes], course.env))
+            answers.close()  # nobody but the process has this end: it is closed when that dies
+            processes[inbox] = process
+        rates = list(_answers(processes, course.env))
     except BaseException:
-        for process in _started(processes):
+        for process in processes.values():
             process.kill()
         raise
     finally:
-        for process in _started(processes):
+        for process in processes.values():
             process.join()
     for problem in (one for one in rates if isinstance(one, str)):
         raise NotPossible(problem)
     return sum(map(float, rates))
 
 
-def _started(processes: Sequence[Any]) -> list[Any]:
-    return [process for process in processes if process.pid is not None]
-
-
-def _answers(processes: Sequence[Any], inboxes: Sequence[Any], env: str) -> Iterator[float | str]:
+def _answers(processes: Mapping[Any, Any], env: str) -> Iterator[float | str]:
     """What each says, whoever is first; one that ends without a word ends it for all."""
-    still = dict(zip(inboxes, processes, strict=True))
+    still = dict(processes)
     while still:
-        connection.wait([*still, *(process.sentinel for process in still.values())])
-        for inbox, process in list(still.items()):
-            is_over = not process.is_alive()  # before looking: what it said last is still there
-            if inbox.poll():
-                del still[inbox]
+        ready: list[Any] = connection.wait(list(still))
+        for inbox in ready:
+            process = still.pop(inbox)
+            try:
                 yield inbox.recv()
-            elif is_over:
+            except EOFError:
+                process.join()
                 raise NotPossible(
                     f"a process of the bound died stepping {env} (pid {process.pid}): expected its "
                     f"steps per second, got exit code {process.exitcode}. A SIGKILL that nobody "
                     "sent is usually the system running out of memory: take fewer environments."
-                )
+                ) from None
 
 
 def _step_alone(factories: Sequence[Any], duration_s: float, barrier: Any, answers: Any) -> None:
