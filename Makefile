@@ -39,6 +39,7 @@ READY := .venv/.ready
 BENCH := .venv-bench/bin
 BENCH_READY := .venv-bench/.ready
 BENCH_ALL := .venv-bench/.all
+BENCH_TESTS := .venv-bench/.tests
 BENCH_LEARNING := .venv-bench/.learning
 BENCH_TEAMS := .venv-bench/.teams
 BENCH_GAMEBOY := .venv-bench/.gameboy
@@ -50,7 +51,7 @@ BENCH_PIP = $(BENCH)/python -m pip install -qq --no-input --disable-pip-version-
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train train-20k train-parallel train-pure-rl train-cartpole throughput test test-slow test-faults gym-tests sb3-tests agilerl-tests lint format bench bench-full bench-teams bench-gameboy bench-train targets results rom docs clean
+.PHONY: help train train-20k train-parallel train-pure-rl train-cartpole throughput test test-slow test-faults test-rivals gym-tests sb3-tests agilerl-tests lint format bench bench-full bench-teams bench-gameboy bench-train targets results rom docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -84,6 +85,10 @@ test-slow: $(READY) ## the tests marked slow
 test-faults: $(READY) ## the fault suite in full; its figures go into docs/reliability.md
 	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt torch "gymnasium[mujoco]"
 	@SHOAL_FAULTS=full $(BIN)/python -m pytest -q tests/faults -o timeout=900 -o faulthandler_timeout=960 $(ARGS)
+
+test-rivals: $(BENCH_ALL) $(BENCH_TEAMS) $(BENCH_TESTS) $(AGILERL_READY) ## whether rivals count the steps that their environments take
+	@$(BENCH)/python -m pytest -q tests/unit/test_rivals.py -k "not agilerl" $(ARGS)
+	@$(AGILERL)/python -m pytest -q tests/unit/test_rivals.py -k agilerl $(ARGS)
 
 lint: $(READY) ## style, types, and who imports whom
 	@$(BIN)/ruff check -q .
@@ -122,12 +127,12 @@ bench-full: $(BENCH_ALL) ## the same with every workload and everyone; hours
 	@$(BENCH)/python -m benchmarks.run --full $(ARGS)
 
 bench-teams: $(BENCH_TEAMS) $(AGILERL_READY) ## teams and turns, beside AgileRL, SuperSuit and plain loops; minutes
-	@$(BENCH)/python -m benchmarks.run --workloads spread connect-four --env-counts 8 32 --no-starts $(ARGS)
+	@$(BENCH)/python -m benchmarks.run --workloads spread connect-four --env-counts 8 32 --no-starts --name teams $(ARGS)
 
 bench-gameboy: $(BENCH_GAMEBOY) ## Game Boys at 4 and 24 frames a step, beside Stable-Baselines3's and a plain loop
 	@$(BENCH)/python -m benchmarks.run --workloads gameboy-4 gameboy-24 --env-counts 1 2 4 8 16 --no-starts \
 	  --contestants "shoal auto" "shoal thread" "shoal process" "shoal hybrid" "sb3 subproc" "gymnasium sync" \
-	  --out benchmarks/results/gameboy $(ARGS)
+	  --name gameboy --out benchmarks/results/gameboy $(ARGS)
 
 bench-train: $(BENCH_LEARNING) ## whole training against Stable-Baselines3's PPO; a quarter of an hour
 	@$(BENCH)/python -m benchmarks.train against $(ARGS)
@@ -178,6 +183,11 @@ $(BENCH_ALL): $(BENCH_READY)
 $(BENCH_TEAMS): $(BENCH_READY)
 	@echo "installing what is for several agents as well"
 	@$(BENCH_PIP) -e ".[multiagent]" supersuit
+	@touch $@
+
+$(BENCH_TESTS): $(BENCH_READY)
+	@echo "installing what tests need as well"
+	@$(BENCH)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt pytest pytest-timeout
 	@touch $@
 
 $(BENCH_GAMEBOY): $(BENCH_READY)

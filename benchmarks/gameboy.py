@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ import numpy as np
 import psutil
 
 import shoal
-from benchmarks.plan import RESULTS, ROOT
+from benchmarks.plan import RESULTS, ROOT, begin
 from benchmarks.run import without_folder
 from benchmarks.stages import least, sampled
 from shoal.envs.gameboy import ACTIONS, GameBoyEnv
@@ -48,7 +49,7 @@ from shoal.envs.gameboy.players import (
     play,
 )
 from shoal.envs.gameboy.rammap import RamMap
-from shoal.measure import Record, processes
+from shoal.measure import Record, claim, processes
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "`ram`, 4 frames": {},
@@ -372,12 +373,11 @@ def _trained() -> dict[str, float]:
 
 def keep(record: Record, name: str, figures: Figures, folder: Path) -> Path:
     """Write figures with the machine and the command that they are of."""
+    record = replace(record, name=name)
     content = json.loads(record.to_json())
     del content["outcomes"]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{record.stem}.json"
-    path.write_text(json.dumps(content | {"figures": rounded(figures)}, indent=1) + "\n")
-    return path
+    text = json.dumps(content | {"figures": rounded(figures)}, indent=1) + "\n"
+    return claim(folder, record.stem, text)
 
 
 def rounded(value: Any) -> Any:
@@ -393,7 +393,13 @@ def main() -> None:
     """Print what was asked for, and keep it."""
     given = parse()
     command = ["python", "-m", "benchmarks.gameboy", *without_folder(sys.argv[1:])]
-    record, figures = Record.begin(command), Figures()
+    names = {
+        "many": f"many-{given.backend}",
+        "soak": f"soak-{given.backend}",
+        "players": f"players-{given.episode_length}",
+    }
+    name = names.get(given.what, given.what)
+    record, figures = begin(command, name), Figures()
     tables: dict[str, Callable[[], Iterator[str]]] = {
         "speed": lambda: speed(figures, given.seconds),
         "backends": lambda: backends(figures, given.rounds),
@@ -405,12 +411,7 @@ def main() -> None:
     }
     for line in tables[given.what]():
         print(line, flush=True)
-    names = {
-        "many": f"many-{given.backend}",
-        "soak": f"soak-{given.backend}",
-        "players": f"players-{given.episode_length}",
-    }
-    print(f"\n{keep(record, names.get(given.what, given.what), figures, given.out)}")
+    print(f"\n{keep(record, name, figures, given.out)}")
 
 
 def parse() -> argparse.Namespace:

@@ -1,18 +1,23 @@
 """The pictures of `docs/how-many-envs.md`, from records: `python -m benchmarks.many_envs`.
 
-Steps per second against environments: of environments alone (`make bench`), and of whole training
-(`python -m benchmarks.train speedup`), each from the newest record of its kind and machine.
+Steps per second against environments: of environments alone (`make bench-full`, or `make bench`),
+and of whole training (`python -m benchmarks.train speedup`). Which records fit is told by what they
+hold: of each machine the one with most numbers of environments, of such the newest.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from benchmarks import plots
 from benchmarks.plan import RESULTS, ROOT, name_of
 from benchmarks.training.plan import OURS
 from benchmarks.training.task import Record as Training
+from shoal.errors import ConfigError
 from shoal.measure import BOUND, Record, Row, summarise
 
 IMAGES = ROOT / "docs" / "images"
@@ -20,29 +25,68 @@ Lines = Mapping[str, Sequence[tuple[int, float]]]
 """By name: numbers of environments, and steps per second."""
 Panels = Mapping[str, Lines]
 
+Kept = TypeVar("Kept", Record, Training)
+
 ALONE = ("cartpole", "work-50us")
 SHOWN = {BOUND: "bound", "shoal serial": "serial", "shoal process": "process"}
 SHOWN |= {"shoal hybrid": "hybrid"}
 
 
 def main() -> int:
-    of_something_else = ("targets", "train", "teams", "waiting", "frames")
-    alone = newest(RESULTS, "*cores-[0-9]*.json", of_something_else)
     for name, panels in (
-        ("many-envs-steps", of_environments(Record.from_json(alone[0].read_text()))),
-        ("many-envs-training", of_training(newest(RESULTS, "train-speedup-*.json"))),
+        ("many-envs-steps", of_environments(stepping(RESULTS)[0])),
+        ("many-envs-training", of_training(trainings(RESULTS))),
     ):
         print(draw(panels, IMAGES / f"{name}.svg"))
     return 0
 
 
-def newest(folder: Path, pattern: str, others: Sequence[str] = ()) -> list[Path]:
-    """Of each machine the newest record of a kind; those of two cores first."""
-    found: dict[str, Path] = {}
-    for path in sorted(folder.glob(pattern), key=lambda path: path.stem[-10:]):
-        if not path.name.startswith(tuple(others)):
-            found[path.stem[:-11]] = path
-    return sorted(found.values(), key=lambda path: ("-2cores-" not in path.name, path.name))
+# --- which records ------------------------------------------------------------------------------
+
+
+def stepping(folder: Path) -> list[Record]:
+    """Those that have every line that is shown, with more than one number of environments."""
+    texts = _texts(folder, "outcomes")
+    records = [Record.from_json(text) for text in texts]
+    fit = [(least, record) for record in records if (least := _least(record)) > 1]
+    wanted = f"{' and '.join(ALONE)} on {', '.join(SHOWN)}, each with two numbers of environments"
+    return _best(fit, len(texts), folder, wanted, "make bench")
+
+
+def trainings(folder: Path) -> list[Training]:
+    texts = _texts(folder, "answers")
+    records = [record for record in map(Training.from_json, texts) if record.kind == "speedup"]
+    fit = [(len({one.task.n_envs for one in record.answers}), record) for record in records]
+    wanted = "whole training with several numbers of environments"
+    return _best(fit, len(texts), folder, wanted, "python -m benchmarks.train speedup")
+
+
+def _texts(folder: Path, holds: str) -> list[str]:
+    texts = [path.read_text() for path in sorted(folder.glob("*.json"))]
+    return [text for text in texts if holds in json.loads(text)]
+
+
+def _least(record: Record) -> int:
+    """Numbers of environments in the shortest line."""
+    return min(len(line) for lines in of_environments(record).values() for line in lines.values())
+
+
+def _best(
+    fit: Iterable[tuple[int, Kept]], num_seen: int, folder: Path, wanted: str, command: str
+) -> list[Kept]:
+    """Of each machine one; those of two cores first."""
+    found: dict[str, Kept] = {}
+    for _, record in sorted(fit, key=lambda one: (one[0], one[1].begun)):
+        found[record.machine.name] = record
+    if not found:
+        raise ConfigError(
+            f"no record fits the picture. {folder}: expected {wanted}; "
+            f"none of {num_seen} records has that. Make one: {command}"
+        )
+    return sorted(found.values(), key=lambda one: (one.machine.cores != 2, one.machine.name))
+
+
+# --- panels -------------------------------------------------------------------------------------
 
 
 def of_environments(record: Record) -> Panels:
@@ -59,11 +103,10 @@ def of_environments(record: Record) -> Panels:
     }
 
 
-def of_training(files: Iterable[Path]) -> Panels:
+def of_training(records: Iterable[Training]) -> Panels:
     """Each machine, by environment."""
     panels = {}
-    for file in files:
-        record = Training.from_json(file.read_text())
+    for record in records:
         rows = summarise(one.outcome for one in record.answers)
         ours = [row for row in rows if row.rates and row.job.contestant == OURS]
         panels[f"training, {record.machine.cores} cores"] = {
@@ -74,7 +117,8 @@ def of_training(files: Iterable[Path]) -> Panels:
 
 
 def _line(rows: Iterable[Row]) -> list[tuple[int, float]]:
-    return sorted((row.job.num_envs, row.steps_per_s) for row in rows)
+    """At each number of environments the best of those of workers."""
+    return next(iter(plots.lines(rows).values()), [])
 
 
 def draw(panels: Panels, file: Path) -> Path:

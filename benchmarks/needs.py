@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from benchmarks import plan
 from benchmarks.plan import jobs_at
 from benchmarks.workloads import WORKLOADS
-from shoal.engine.machine import usable_cores
-from shoal.measure import Job
+from shoal.engine.machine import free_memory_mb, usable_cores
+from shoal.measure import BOUND, Job
 from shoal.measure.rivals import find
 
 SMALL_CORES = 4
@@ -27,7 +27,9 @@ PIPE_RIVALS = (
     "tianshou first-ready",
     "torchrl parallel",
 )
-FIRST_READY_RIVALS = ("tianshou first-ready",)
+FIRST_READY_RIVALS = ("tianshou first-ready", "pufferlib mp first-ready")
+VIEWS = ("gymnasium sync views", "gymnasium async views")
+WAITING_RIVALS = ("gymnasium async", "sb3 subproc", *FIRST_READY_RIVALS)
 CEILING = "envpool"
 LOCK_STEP = ("shoal auto", "shoal process", "shoal hybrid")
 CHEAP = ("empty", "pixels-84", "pixels-210", "cartpole")
@@ -37,8 +39,9 @@ GROWTH = (64, 1024)
 STARTING = ("shoal auto", *GROWING)
 SPAWNING = "gymnasium async spawn"
 IMPORTING = "sb3 subproc default"
+LARGEST_START, LARGEST_START_MB = (IMPORTING, 64), 12 * 1024.0
 """Every worker of it imports torch: 64 of them take minutes of a small machine, and gigabytes."""
-STARTS = {64: (SPAWNING,), 8: (SPAWNING, IMPORTING)}
+STARTS = {64: (SPAWNING, IMPORTING), 8: (SPAWNING, IMPORTING)}
 """Whose start ours is compared with, at how many environments."""
 TEAM = ("shoal team auto", "shoal team process", "shoal team hybrid")
 INFOS = (("empty", "infos"), ("work-50us", "infos-50us"))
@@ -52,20 +55,40 @@ MORE_OF_OURS = {
     "cartpole": GROWING,
     "halfcheetah": ("shoal hybrid",),
     "waiting": ("shoal auto first-ready", "shoal thread"),
+    "socket": ("shoal auto first-ready", "shoal thread"),
     "spread": TEAM,
 }
 """Beside those that are measured everywhere: what targets ask for, and what `auto` leaves out."""
+NAMED = {
+    "work-50us": ("pufferlib mp first-ready",),
+    "work-500us": ("pufferlib mp first-ready",),
+    "uneven": FIRST_READY_RIVALS,
+    "waiting": WAITING_RIVALS,
+    "socket": WAITING_RIVALS,
+}
+"""Rivals that are asked about there in so many words, beside those that are met everywhere."""
 UNASKED = ("infos-50us", "pauses", "gameboy-4", "gameboy-24", "connect-four")
 """Measured elsewhere: below, or by a command of their own (`make bench-gameboy`, `bench-teams`)."""
 PACKAGES = {"spread": ("mpe2", "pettingzoo")}
 """What is measured only where it is installed (`make bench-teams` does so)."""
-MANY_ENVS = {
-    "cartpole": ("shoal hybrid",),
-    "work-50us": (*GROWING, *FIRST_READY),
-    "work-500us": (*GROWING, *FIRST_READY),
-}
-"""Who is measured with 16 environments per worker, too."""
-RIVALS = [name for name in plan.QUICK_FIELD if not name.startswith("shoal")]
+WORK = ("work-50us", "work-500us")
+GROUPED = (64, 256)
+"""With so many environments work is measured in first-ready batches and in groups, too ..."""
+IN_PARTS = (*GROWING, *FIRST_READY, "pufferlib mp first-ready")
+"""... of these."""
+PAUSING_RIVALS = (
+    "gymnasium async",
+    "sb3 subproc",
+    "pufferlib mp",
+    "tianshou shmem",
+    "torchrl parallel",
+)
+"""What do their workers burn while nobody steps?"""
+RIVALS = [
+    name
+    for name in plan.QUICK_FIELD
+    if not name.startswith("shoal") and name not in (*VIEWS, *FIRST_READY_RIVALS)
+]
 
 
 def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Iterator[list[Job]]:
@@ -80,9 +103,8 @@ def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Ite
                     # As PufferLib is fastest: its caller spins, and needs the other core.
                     jobs.append(replace(jobs[0], contestant="shoal process", num_workers=1))
                 yield jobs
-    for name, ours in MANY_ENVS.items():
-        if 16 * cores not in _counts(name, full):
-            yield list(jobs_at(WORKLOADS[name], 16 * cores, ours, duration_s))
+    for name, num_envs, field in _many(full):
+        yield list(jobs_at(WORKLOADS[name], num_envs, field, duration_s))
     if cores > SMALL_CORES:
         # PufferLib's workers hold equally many, and its caller needs a core for itself.
         for num_envs in (4 * (cores - 1), 16 * (cores - 1)):
@@ -91,13 +113,27 @@ def groups(full: bool, duration_s: float, rivals: Sequence[str] = RIVALS) -> Ite
     for pair in INFOS:
         yield [_ours("shoal process", name, 32, duration_s) for name in pair]
     yield [_ours(name, "cartpole", num, duration_s) for name in GROWING for num in GROWTH]
-    yield [
-        replace(_ours(name, "pauses", 8, duration_s), pause_s=WORKLOADS["pauses"].pause_s)
-        for name in GROWING
-    ]
-    for num_envs, spawns in STARTS.items():
-        starters = plan.STARTERS if full else spawns
-        yield list(plan.start_jobs([*STARTING, *starters], (num_envs,)))
+    pausing = jobs_at(WORKLOADS["pauses"], 8, [*GROWING, *PAUSING_RIVALS], duration_s)
+    yield [job for job in pausing if job.contestant != BOUND]
+    for num_envs in STARTS:
+        yield list(plan.start_jobs([*STARTING, *_starters(num_envs, full)], (num_envs,)))
+
+
+def _many(full: bool) -> Iterator[tuple[str, int, Sequence[str]]]:
+    """What is asked for with so many environments per worker, or in all, and by whom."""
+    for name, counts, field in (
+        ("cartpole", {16 * usable_cores()}, ("shoal hybrid",)),
+        *((name, {*GROUPED, 16 * usable_cores()}, IN_PARTS) for name in WORK),
+    ):
+        for num_envs in sorted(counts - {*_counts(name, full)}):
+            yield name, num_envs, field
+
+
+def _starters(num_envs: int, full: bool) -> Sequence[str]:
+    """Whose start ours is compared with; what takes most only with --full, if memory allows."""
+    names = plan.STARTERS if full else STARTS[num_envs]
+    has_room = (free_memory_mb() or 0.0) >= LARGEST_START_MB
+    return [name for name in names if (name, num_envs) != LARGEST_START or (full and has_room)]
 
 
 def _counts(name: str, full: bool) -> Sequence[int]:
@@ -108,7 +144,7 @@ def _counts(name: str, full: bool) -> Sequence[int]:
     if name == "spread":
         return (8, 32)
     # Shares of the bound are asked for with four environments per worker and more.
-    return (max(32, 4 * usable_cores()),) if name in MANY_ENVS else (32,)
+    return (max(32, 4 * usable_cores()),) if name in WORK else (32,)
 
 
 def _field(name: str, num_envs: int, rivals: Sequence[str]) -> list[str]:
@@ -119,9 +155,10 @@ def _field(name: str, num_envs: int, rivals: Sequence[str]) -> list[str]:
 
 def _named(name: str, num_envs: int) -> Sequence[str]:
     """Who is asked about in so many words."""
+    views = VIEWS if name in CHEAP else ()
     if name == "cartpole" and num_envs >= 32:
-        return (*PIPE_RIVALS, CEILING)
-    return FIRST_READY_RIVALS if name == "waiting" else ()
+        return (*views, *PIPE_RIVALS, CEILING)
+    return (*views, *NAMED.get(name, ()))
 
 
 def rivals_at(name: str, num_envs: int) -> list[str]:

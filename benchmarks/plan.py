@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -22,8 +24,12 @@ FIELD = [one.name for one in contestants() if not one.only_starts]
 """Everyone who is measured stepping."""
 STARTERS = [one.name for one in contestants() if one.only_starts]
 """Those of whom only the start is of interest: the same as another one but for that."""
-ONE_EACH = ("shoal thread",)
+ONE_EACH = ("shoal thread", "pufferlib mp", "pufferlib mp first-ready")
 """Whose workers may be as many as environments, where these wait: `auto` chooses so many itself."""
+WITHOUT_COMMIT = (
+    "This copy of Shoal has no git repository, so the record cannot say of which commit it is. "
+    "Say it where there is one: SHOAL_COMMIT=$(git describe --always --dirty --abbrev=10)."
+)
 QUICK_FIELD = [
     name
     for name in FIELD
@@ -65,6 +71,15 @@ def name_of(env: str) -> str:
     return known[0] if known else env
 
 
+def as_name(text: str) -> str:
+    """The name of a record, as an argument."""
+    if not re.fullmatch(r"\w[\w.-]*", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} cannot be part of a file's name. Take letters, digits, '.', '-' and '_'."
+        )
+    return text
+
+
 def where(job: Job) -> Where:
     """In the interpreter that has this contestant's package."""
     package = "" if job.contestant == BOUND else find(job.contestant).needs
@@ -82,9 +97,11 @@ def apart(package: str) -> Path | None:
     return next(filter(Path.exists, pythons), None)
 
 
-def begin(command: Sequence[str]) -> Record:
+def begin(command: Sequence[str], name: str) -> Record:
     """A record that also tells the versions of those who have an interpreter of their own."""
-    record = Record.begin(command)
+    record = Record.begin(command, name)
+    if not record.machine.commit:
+        print(WITHOUT_COMMIT, file=sys.stderr)
     packages = record.machine.packages | dict(_versions_apart())
     record.machine = replace(record.machine, packages=packages)
     return record

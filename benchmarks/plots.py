@@ -29,14 +29,19 @@ def draw(record: Record, folder: Path, stem: str) -> list[str]:
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "shoal"  # the same picture from the same record
     rows = [row for row in summarise(record.outcomes) if row.rates]
-    drawn = []
-    for env in dict.fromkeys(row.job.env for row in rows):
-        of_env = [row for row in rows if row.job.env == env]
-        if len({row.job.num_envs for row in of_env}) > 1:
-            name = f"{stem}-{name_of(env)}.svg"
-            _draw_one(env, of_env, folder / name)
-            drawn.append(name)
-    return drawn
+    drawn = names(record, stem)
+    for env, name in drawn.items():
+        _draw_one(env, [row for row in rows if row.job.env == env], folder / name)
+    return list(drawn.values())
+
+
+def names(record: Record, stem: str) -> dict[str, str]:
+    """The picture of each environment that was stepped in more than one number."""
+    counts: dict[str, set[int]] = {}
+    for outcome in record.outcomes:
+        if outcome.figures and outcome.figures.steps_per_s is not None:
+            counts.setdefault(outcome.job.env, set()).add(outcome.job.num_envs)
+    return {env: f"{stem}-{name_of(env)}.svg" for env, seen in counts.items() if len(seen) > 1}
 
 
 def _draw_one(env: str, rows: Iterable[Row], file: Path) -> None:

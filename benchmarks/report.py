@@ -1,28 +1,25 @@
-"""Reports of the benchmark suite, by the names of its workloads: `python -m benchmarks.report`."""
+"""Reports of the suite: workloads by their names, and a command that writes reports again."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import plots
 from benchmarks.plan import name_of
 from benchmarks.workloads import WORKLOADS
 from shoal.measure import Record, report
-from shoal.measure.report import NOTES, Names, keep, machine_lines
+from shoal.measure.report import NOTES, Names, machine_lines
 
-__all__ = ["NOTES", "keep", "machine_lines", "main", "markdown", "tables", "write"]
-
-OTHERS = {
-    "targets-": "left to `python -m benchmarks.targets --from`",
-    "train-": "left to `python -m benchmarks.train report`",
-}
+__all__ = ["NOTES", "machine_lines", "main", "markdown", "of_file", "tables", "write"]
 
 
-def markdown(record: Record, drawn: Sequence[str] = ()) -> str:
+def markdown(record: Record, pictures: Sequence[str] = ()) -> str:
     """The whole report."""
-    return report.markdown(record, drawn, NAMES)
+    return report.markdown(record, pictures, NAMES)
 
 
 def tables(record: Record) -> list[str]:
@@ -30,9 +27,16 @@ def tables(record: Record) -> list[str]:
     return report.tables(record, NAMES)
 
 
-def write(record: Record, folder: Path, stem: str | None = None) -> Path:
-    """JSON, report and plots, next to each other."""
-    return report.write(record, folder, stem, NAMES, plots.draw)
+def write(file: Path) -> Path:
+    """Report and plots of the record in a file, next to it and named like it."""
+    return report.write(file, NAMES, plots.draw)
+
+
+def of_file(file: Path) -> str:
+    """The report of a record, with those of its pictures that are there."""
+    record = Record.from_json(file.read_text())
+    names = plots.names(record, file.stem).values()
+    return markdown(record, [name for name in names if (file.parent / name).exists()])
 
 
 def title_of(env: str) -> str:
@@ -45,13 +49,21 @@ NAMES = Names(name_of, title_of, weighed="cartpole")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Each record keeps its name; those of other commands have reports of their own."""
-    for given in map(Path, sys.argv[1:] if arguments is None else arguments):
-        if given.name.startswith(tuple(OTHERS)):
-            print(f"{given}: {OTHERS[given.name.partition('-')[0] + '-']}")
-        else:
-            print(write(Record.from_json(given.read_text()), given.parent, given.stem))
+    """Records of other commands are left to those."""
+    for file in map(Path, sys.argv[1:] if arguments is None else arguments):
+        other = _whose(json.loads(file.read_text()))
+        print(f"{file}: {other}" if other else write(file))
     return 0
+
+
+def _whose(content: dict[str, Any]) -> str:
+    """Who makes a report of this, if not this module."""
+    if "answers" in content:
+        return "left to `python -m benchmarks.train report`"
+    if "outcomes" not in content:
+        return "figures without a report"
+    is_of_targets = "benchmarks.targets" in content["asked"]
+    return "left to `python -m benchmarks.targets --from`" if is_of_targets else ""
 
 
 if __name__ == "__main__":

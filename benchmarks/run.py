@@ -16,20 +16,22 @@ from pathlib import Path
 from benchmarks import plan, report
 from benchmarks.workloads import WORKLOADS
 from shoal.errors import suggest
-from shoal.measure import Job, Outcome, Record, contest
+from shoal.measure import Job, Outcome, Record, claim, contest
 from shoal.measure.contest import LIMIT_S
 from shoal.measure.table import count
 
 QUICK_WORKLOADS = ("empty", "work-50us", "pixels-84", "cartpole")
 QUICK_COUNTS = (8, 64)
 START_COUNTS = (8, 64)
+FEW = 3
 START_LIMIT_S = 300.0
 """Some take minutes to start, and that is what is measured then."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
-    record = plan.begin(["python", "-m", "benchmarks.run", *given.asked])
+    record = plan.begin(["python", "-m", "benchmarks.run", *given.asked], given.name)
+    file = claim(given.out, record.stem, record.to_json())
     groups = [
         list(plan.jobs_at(WORKLOADS[name], num_envs, given.contestants, given.seconds))
         for name in given.workloads
@@ -38,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.no_starts:
         starters = [*given.contestants, *(plan.STARTERS if given.full else ())]
         groups += [list(plan.start_jobs(starters, [num_envs])) for num_envs in START_COUNTS]
-    measure(record, groups, given.repeats, keep=lambda: report.keep(record, given.out))
-    print(f"\n{report.write(record, given.out)}")
+    measure(record, groups, given.repeats, keep=lambda: file.write_text(record.to_json()))
+    print(f"\n{report.write(file)}")
     return 0
 
 
@@ -47,7 +49,7 @@ def measure(
     record: Record,
     groups: Iterable[Sequence[Job]],
     repeats: int,
-    keep: Callable[[], None] = lambda: None,
+    keep: Callable[[], object] = lambda: None,
 ) -> None:
     """Run a contest of each group and say how it goes; after each `keep` what there is so far."""
     groups = list(groups)
@@ -88,7 +90,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seconds", type=float, help="of each measurement (default 0.4, full 1)")
     add("--no-starts", action="store_true", help="leave start-up times out")
     add("--out", type=Path, default=plan.RESULTS, help="folder for JSON, report and plots")
+    add("--name", type=plan.as_name, help="what its files' names begin with (default: as measured)")
     given = parser.parse_args(arguments)
+    given.name = given.name or name_of_run(given.workloads or (), given.full)
     given.asked = without_folder(sys.argv[1:] if arguments is None else arguments)
     full = given.full
     given.workloads = given.workloads or list(WORKLOADS if full else QUICK_WORKLOADS)
@@ -105,6 +109,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
             if name not in there:
                 parser.error(f"there is no {kind} {name!r}. {suggest(name, there)}")
     return given
+
+
+def name_of_run(workloads: Sequence[str], full: bool) -> str:
+    """A few workloads are named themselves; more of them are the suite."""
+    if 0 < len(workloads) <= FEW:
+        return "-".join(workloads)
+    return "bench-full" if full else "bench"
 
 
 def without_folder(arguments: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """The targets, one by one: what was asked, what was measured, and by how much it was missed.
 
-`python -m benchmarks.targets` measures what the table needs (half an hour; `--full`: with everyone
+`python -m benchmarks.targets` measures what the table needs (forty minutes; `--full`: with everyone
 at every number of environments, hours) and prints it; `--from FILE...` reads records instead.
 It reports, and never asserts.
 """
@@ -8,10 +8,10 @@ It reports, and never asserts.
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from benchmarks import plan
@@ -36,7 +36,8 @@ from benchmarks.plan import name_of
 from benchmarks.report import NOTES, machine_lines, tables
 from benchmarks.run import measure, without_folder
 from benchmarks.workloads import WORKLOADS
-from shoal.measure import BOUND, Figures, Record, Row, best, paired_ratio, summarise
+from shoal.errors import ConfigError
+from shoal.measure import BOUND, Figures, Record, Row, best, claim, paired_ratio, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
 from shoal.measure.table import as_markdown, is_rival
@@ -199,8 +200,11 @@ def _starts(measured: Measured) -> Iterator[Reading]:
 def _starts_against(measured: Measured) -> Iterator[Reading]:
     """To those of rivals that do not fork the caller either."""
     started = {count: _started(measured, count, names) for count, names in STARTS.items()}
-    rivals = dict.fromkeys(itertools.chain(*STARTS.values()))
-    absent = _absent([*itertools.chain(*started.values())], rivals)
+    absent = tuple(
+        f"{name} with {num_envs}"
+        for num_envs, names in STARTS.items()
+        for name in _absent(started[num_envs], names)
+    )
     for num_envs, spawns in started.items():
         for ours in _started(measured, num_envs, STARTING):
             for theirs in spawns:
@@ -285,19 +289,19 @@ TARGETS = (
         "auto to the best rival, environments that wait, 32 envs",
         1.2,
         1.2,
-        _auto("waiting", least=32),
+        _auto("waiting", "socket", least=32),
     ),
     Target(
         "auto in first-ready batches to the best rival, environments that wait, 32 envs",
         1.2,
         1.2,
-        _auto("waiting", least=32, ours="shoal auto first-ready"),
+        _auto("waiting", "socket", least=32, ours="shoal auto first-ready"),
     ),
     Target(
         "auto in first-ready batches to the best rival in such, the same environments",
         1.2,
         1.2,
-        _backend("shoal auto first-ready", FIRST_READY_RIVALS, "waiting", least=32),
+        _backend("shoal auto first-ready", FIRST_READY_RIVALS, "waiting", "socket", least=32),
     ),
     Target("of the bound, a team of three", 0.85, 0.85, _fraction(TEAM, "spread", per_worker=0)),
     Target(
@@ -321,10 +325,11 @@ TARGETS = (
 
 
 def markdown(records: Sequence[Record]) -> str:
-    rows = [row for record in records for row in summarise(record.outcomes)]
-    measured = Measured(rows, records[0].machine.cores)
-    judged = [(target, list(target.read(measured))) for target in TARGETS]
-    cells = [_cells(target, readings, measured.cores) for target, readings in judged]
+    """Ratios are of one record each: rounds of another one were at another time."""
+    cores = records[0].machine.cores
+    measured = [Measured(summarise(record.outcomes), cores) for record in records]
+    judged = [(target, [*chain.from_iterable(map(target.read, measured))]) for target in TARGETS]
+    cells = [_cells(target, readings, cores) for target, readings in judged]
     headers = ("target", "asked", "worst measured", "", "where")
     details = [
         f"- **{target.says}**: " + "; ".join(f"{one.where} {one.value:.3g}" for one in readings)
@@ -333,7 +338,7 @@ def markdown(records: Sequence[Record]) -> str:
     ]
     parts = [
         f"# Targets, {records[0].begun}",
-        machine_lines(records[0].machine),
+        *dict.fromkeys(machine_lines(record.machine) for record in records),
         *(disturbance(record.outcomes) for record in records),
         "Regenerate: " + ", ".join(f"`{record.asked}`" for record in records),
         as_markdown(headers, cells),
@@ -369,21 +374,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = list(sys.argv[1:] if arguments is None else arguments)
     given = _parse(asked)
     if given.files:
-        records = [Record.from_json(file.read_text()) for file in given.files]
-        print(markdown(records), end="")
+        print(markdown(read(given.files)), end="")
         return 0
-    record = plan.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)])
+    record = plan.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)], given.name)
+    file = claim(given.out, record.stem, record.to_json())
     planned = groups(given.full, given.seconds, given.rivals)
-    measure(record, planned, given.repeats, keep=lambda: write(record, given.out))
+    measure(record, planned, given.repeats, keep=lambda: write(record, file))
     print("\n" + markdown([as_kept(record)]))
     return 0
 
 
-def write(record: Record, folder: Path) -> None:
+def read(files: Sequence[Path]) -> list[Record]:
+    """Records of one kind of machine: what is asked depends on its cores."""
+    records = [Record.from_json(file.read_text()) for file in files]
+    if len({record.machine.cores for record in records}) > 1:
+        found = ", ".join(
+            f"{file} of {record.machine.cores}" for file, record in zip(files, records, strict=True)
+        )
+        raise ConfigError(
+            "the records are of different machines, which targets are not read from together. "
+            f"--from: expected one number of cores, got {found}. "
+            "Give those of one machine at a time."
+        )
+    return records
+
+
+def write(record: Record, file: Path) -> None:
     """JSON and Markdown, next to each other."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"targets-{record.stem}.json").write_text(record.to_json())
-    (folder / f"targets-{record.stem}.md").write_text(markdown([as_kept(record)]))
+    file.write_text(record.to_json())
+    file.with_suffix(".md").write_text(markdown([as_kept(record)]))
 
 
 def as_kept(record: Record) -> Record:
@@ -394,12 +413,18 @@ def as_kept(record: Record) -> Record:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.targets", description=__doc__)
     add = parser.add_argument
-    add("--full", action="store_true", help="with everyone, at every number of environments")
+    said = (
+        "with everyone, at every number of environments; where 12 GB of memory are free also the "
+        "start of 64 of Stable-Baselines3's workers as they come, minutes each time"
+    )
+    add("--full", action="store_true", help=said)
     add("--from", dest="files", nargs="+", type=Path, metavar="FILE", help="records to read")
     said = "who `auto` and `serial` are compared with everywhere (default all of the quick ones)"
     add("--rivals", nargs="+", default=RIVALS, choices=RIVALS, metavar="NAME", help=said)
     add("--repeats", type=int, default=3, help="rounds (default 3)")
     add("--seconds", type=float, default=0.4, help="of each measurement (default 0.4)")
+    said = "what its files' names begin with (default targets)"
+    add("--name", type=plan.as_name, default="targets", help=said)
     add("--out", type=Path, default=plan.RESULTS, help="folder for JSON and table")
     return parser.parse_args(arguments)
 

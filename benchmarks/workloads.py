@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from benchmarks.simulator import Remote
 from shoal.measure import Mixed
 from shoal.measure.session import Kind
 
@@ -131,6 +132,10 @@ def uneven_waiting() -> Any:
     return Stepped(work=Uneven(1e-3, time.sleep))
 
 
+def remote_simulator() -> Any:
+    return Remote()
+
+
 def pixels_84() -> Any:
     return Stepped(spaces.Box(0, 255, (84, 84, 4), np.uint8))
 
@@ -196,7 +201,7 @@ class Workload:
     factory: str
     says: str
     waits: bool = False
-    """Its steps sleep: the bound is a process for each environment, whatever the cores."""
+    """Its steps wait: the bound is a process for each environment, whatever the cores."""
     pause_s: float = 0.0
     plays: Kind = "one"
     """Who acts; environments of several agents are in a file of their own."""
@@ -214,6 +219,7 @@ _ALL = (
     Workload("work-500us", "work_500us", "500 µs of work at each step"),
     Workload("uneven", "uneven_busy", "exponential work, 1 ms on average: stragglers"),
     Workload("waiting", "uneven_waiting", "exponential sleeps, 1 ms on average", waits=True),
+    Workload("socket", "remote_simulator", "a simulator behind a socket, as slow", waits=True),
     Workload("pixels-84", "pixels_84", "84×84×4 uint8 observations"),
     Workload("pixels-210", "pixels_210", "210×160×3 uint8 observations"),
     Workload("dict", "dict_observation", "a Dict observation of three arrays"),

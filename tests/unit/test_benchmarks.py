@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
+import signal
+import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import needs, plan, plots, report, run, targets
+from benchmarks.simulator import Remote
 from benchmarks.training import report as training_report
 from benchmarks.training import task as training
 from benchmarks.workloads import WORKLOADS, Workload
-from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record, summarise
+from shoal.errors import ConfigError
+from shoal.measure import BOUND, Course, Figures, Job, Machine, Outcome, Record, claim, summarise
+from shoal.measure.fingerprint import checked_out
 from shoal.testing import check_env
 
 MACHINE = Machine("A CPU", 2, 2, 4.0, "Linux", "CPython 3.11", {"numpy": "2"}, 0.5)
@@ -82,6 +91,60 @@ def test_one_environment_in_32_is_slow() -> None:
     assert slow == [0, 32]
 
 
+def test_a_simulator_ends_with_its_environment_even_if_others_have_its_socket() -> None:
+    env = Remote()
+    with env.connection.dup():  # as in a process that was forked meanwhile
+        env.reset(seed=0)
+        env.step(0)
+        assert env.server.poll() is None
+        env.close()
+        assert env.server.returncode == 0
+    env.close()
+
+
+def test_a_simulator_that_has_died_is_told_and_leaves_nothing() -> None:
+    env = Remote()
+    env.reset(seed=0)
+    env.server.kill()
+    env.server.wait()
+    with pytest.raises(ConnectionError, match="the simulator has ended"):
+        env.step(0)
+    env.close()
+
+
+KILLED = """
+import os, signal
+from benchmarks.simulator import Remote
+
+envs = [Remote(), Remote()]
+for env in envs:
+    env.reset(seed=0)
+    env.step(0)
+print("stepped", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_simulators_end_when_their_process_is_killed() -> None:
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=plan.ROOT) as process:
+        assert process.stdout is not None
+        # Simulators inherit the pipe: it ends when the last of them has.
+        assert process.stdout.read() == b"stepped\n"
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_seed_decides_how_long_a_simulator_takes() -> None:
+    env = Remote()
+    env.reset(seed=3)
+    expected = np.random.default_rng()
+    expected.bit_generator.state = env.np_random.bit_generator.state
+    env.step(0)
+    expected.exponential(1e-3)
+    assert expected.bit_generator.state == env.np_random.bit_generator.state
+    env.close()
+
+
 def test_episodes_end_and_numeric_infos_are_there() -> None:
     env = Course.named(WORKLOADS["infos"].env, 1).factories[0]()
     env.reset(seed=0)
@@ -127,6 +190,56 @@ def test_every_target_has_what_it_reads(cores: int, monkeypatch: pytest.MonkeyPa
         assert list(target.read(measured)), target.says
 
 
+def asked(cores: int, monkeypatch: pytest.MonkeyPatch, full: bool = False) -> list[Job]:
+    """Everything that targets have measured on a machine of so many cores."""
+    for module in (plan, needs):
+        monkeypatch.setattr(module, "usable_cores", lambda: cores)
+    return [job for group in targets.groups(full, 0.1) for job in group]
+
+
+def at(jobs: list[Job], workload: str, num_envs: int) -> set[str]:
+    place = (WORKLOADS[workload].env, num_envs)
+    return {job.contestant for job in jobs if job.place == place}
+
+
+@pytest.mark.parametrize("cores", [2, 16])
+def test_targets_have_measured_whom_they_name(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = asked(cores, monkeypatch)
+    both = {"tianshou first-ready", "pufferlib mp first-ready"}
+    assert at(jobs, "cartpole", 64) >= {"tianshou shmem", "torchrl parallel", "sb3 subproc"}
+    assert at(jobs, "pixels-84", 64) >= {"gymnasium sync views", "gymnasium async views"}
+    assert at(jobs, "uneven", 32) >= both
+    for workload in ("waiting", "socket"):
+        assert at(jobs, workload, 32) >= {*both, "sb3 subproc", "gymnasium async"}
+    for workload in ("work-50us", "work-500us"):
+        for num_envs in (64, 256):
+            named = {BOUND, "shoal two groups", "shoal first-ready", "pufferlib mp first-ready"}
+            assert at(jobs, workload, num_envs) >= named
+
+
+def test_whoever_is_named_is_met_even_if_few_rivals_are_asked_for() -> None:
+    few = [job for group in needs.groups(False, 0.1, ["gymnasium sync"]) for job in group]
+    assert at(few, "waiting", 32) >= {"sb3 subproc", "tianshou first-ready"}
+
+
+def test_workers_of_rivals_are_watched_in_pauses_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = [job for job in asked(2, monkeypatch) if job.pause_s]
+    assert {job.contestant for job in paused} == {*needs.GROWING, *needs.PAUSING_RIVALS}
+    assert {job.place for job in paused} == {(WORKLOADS["pauses"].env, 8)}
+
+
+@pytest.mark.parametrize(
+    ("full", "free_mb", "counts"),
+    [(False, 16e3, {8}), (True, 16e3, {8, 64}), (True, 8e3, {8}), (True, None, {8})],
+)
+def test_the_largest_start_is_asked_for_in_full_and_where_memory_allows(
+    full: bool, free_mb: float | None, counts: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs, "free_memory_mb", lambda: free_mb)
+    jobs = asked(2, monkeypatch, full)
+    assert {job.num_envs for job in jobs if job.contestant == "sb3 subproc default"} == counts
+
+
 def test_teams_are_left_out_where_nothing_for_them_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -168,7 +281,7 @@ def test_a_record_tells_versions_of_other_interpreters(
         folder.mkdir(parents=True)
     python.touch()
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: agilerl\nVersion: 1.2\n")
-    assert plan.begin(["some"]).machine.packages["agilerl"] == "1.2"
+    assert plan.begin(["some"], "any").machine.packages["agilerl"] == "1.2"
     job = Job("agilerl async", WORKLOADS["spread"].env, 8)
     assert plan.where(job).python == str(python)
     assert plan.where(replace(job, contestant=BOUND)).python == sys.executable
@@ -212,6 +325,22 @@ def test_a_report_says_what_the_record_holds() -> None:
         assert part in text, part
 
 
+def test_memory_is_shown_at_each_number_of_environments() -> None:
+    several = [
+        outcome("shoal process", 9.0, workload, num_envs=num_envs, total_mb=10.0 * num_envs)
+        for workload, num_envs in (("empty", 8), ("cartpole", 64), ("cartpole", 8))
+    ]
+    with_cartpole, without = report.markdown(record(*several)), report.markdown(record(several[0]))
+    shown = with_cartpole.partition("## Start, memory and descriptors\n\n")[2]
+    title, row = "### cartpole, {} environments\n", "| shoal process | – | – | – | {}.00 | – |"
+    expected = [one for num in (8, 64) for one in (title.format(num), row.format(10 * num))]
+    places = [shown.find(one) for one in expected]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "empty" not in shown
+    assert "### empty, 8 environments" in without
+
+
 def test_pictures_are_drawn_where_there_is_more_than_one_number_of_environments(
     tmp_path: Path,
 ) -> None:
@@ -247,8 +376,11 @@ def test_starts_are_compared_where_both_were_measured() -> None:
     said = "| CPU of the start to that of rivals that do not fork the caller | ≤ 1 |"
     starts = [a_start("shoal auto", 64, 1.0), a_start("gymnasium async spawn", 64, 10.0)]
     text = targets.markdown([record(*starts)])
-    assert f"{said} 0.1 | met (not measured: sb3 subproc default) | 64 envs: shoal auto" in text
+    slow = "sb3 subproc default"
+    missing = f"{slow} with 64, gymnasium async spawn with 8, {slow} with 8"
+    assert f"{said} 0.1 | met (not measured: {missing}) | 64 envs: shoal auto" in text
     starts += [a_start("shoal auto", 8, 1.0), a_start("sb3 subproc default", 8, 4.0)]
+    starts += [a_start("gymnasium async spawn", 8, 10.0), a_start(slow, 64, 100.0)]
     text = targets.markdown([record(*starts)])
     assert f"{said} 0.25 | met | 8 envs: shoal auto to sb3 subproc default |" in text
 
@@ -322,6 +454,31 @@ def test_targets_are_read_from_records(tmp_path: Path, capsys: pytest.CaptureFix
     assert "| auto to the best rival, everywhere | ≥ 1 | 2 | met (" in capsys.readouterr().out
 
 
+def test_ratios_are_of_one_record_each() -> None:
+    """Round 0 of one record and round 0 of another were not measured together."""
+    slow_day = record(outcome(BOUND, 9.0), outcome("shoal auto", 3.0), outcome("sb3 dummy", 2.0))
+    good_day = record(outcome(BOUND, 90.0), outcome("shoal auto", 10.0), outcome("sb3 dummy", 8.0))
+    auto = next(one for one in targets.TARGETS if one.says == "auto to the best rival, everywhere")
+    text = targets.markdown([slow_day, good_day])
+    where = "cartpole, 8 envs: shoal auto to sb3 dummy"
+    assert f"- **{auto.says}**: {where} 1.5; {where} 1.25" in text
+
+
+def test_records_of_machines_with_other_cores_are_refused(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("small.json", "large.json")]
+    for file, cores in zip(files, (2, 16), strict=True):
+        file.write_text(replace(RECORD, machine=replace(MACHINE, cores=cores)).to_json())
+    with pytest.raises(ConfigError) as refused:
+        targets.main(["--from", *map(str, files)])
+    for part in (
+        "the records are of different machines",
+        "--from: expected one number of cores",
+        f"got {files[0]} of 2, {files[1]} of 16",
+        "Give those of one machine at a time.",
+    ):
+        assert part in str(refused.value)
+
+
 PRECISE = record(
     *(outcome(name, 1234567.891, "empty") for name in (BOUND, "shoal auto", "gymnasium sync"))
 )
@@ -330,39 +487,145 @@ PRECISE = record(
 def test_targets_read_from_a_file_are_what_was_written_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    targets.write(PRECISE, tmp_path)
-    (file,) = tmp_path.glob("targets-*.json")
+    file = tmp_path / "some.json"
+    targets.write(PRECISE, file)
     assert targets.main(["--from", str(file)]) == 0
     assert capsys.readouterr().out == file.with_suffix(".md").read_text()
 
 
 def test_a_report_written_again_is_the_same(tmp_path: Path) -> None:
-    first, again = tmp_path / "first", tmp_path / "again"
-    written = report.write(PRECISE, first)
-    kept = Record.from_json(written.with_suffix(".json").read_text())
-    assert report.write(kept, again).read_text() == written.read_text()
-    assert "1,234,570" in written.read_text()
+    file = claim(tmp_path, "some", PRECISE.to_json())
+    written = report.write(file).read_text()
+    assert report.main([str(file)]) == 0
+    assert file.with_suffix(".md").read_text() == written
+    assert "1,234,570" in written
 
 
 def test_a_report_written_again_keeps_the_name_of_its_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for stem in ("teams-machine", "targets-machine"):
-        (tmp_path / f"{stem}.json").write_text(PRECISE.to_json())
+    command = "python -m benchmarks.targets"
+    told = json.dumps({"figures": []})
+    texts = PRECISE.to_json(), replace(PRECISE, asked=command).to_json(), told
+    for name, text in zip(("any", "other", "third"), texts, strict=True):
+        claim(tmp_path, name, text)
     assert report.main([str(path) for path in sorted(tmp_path.glob("*.json"))]) == 0
-    assert "benchmarks.targets --from" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.glob("*.md")} == {"teams-machine.md"}
+    said = capsys.readouterr().out
+    assert "other.json: left to `python -m benchmarks.targets --from`" in said
+    assert "third.json: figures without a report" in said
+    assert {path.name for path in tmp_path.glob("*.md")} == {"any.md"}
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted(plan.RESULTS.glob("*.json"))])
-def test_records_of_other_days_can_be_read(name: str) -> None:
-    text = (plan.RESULTS / name).read_text()
-    if name.startswith("train-"):
-        kept = training.Record.from_json(text)
-        assert training_report.markdown(kept).startswith("# ")
-        return
-    read = targets.markdown([Record.from_json(text)]) if name.startswith("targets") else None
-    assert (read or report.markdown(Record.from_json(text))).startswith("# ")
+REPORTS = sorted(plan.RESULTS.glob("*.md")) + sorted(plan.RESULTS.glob("gameboy/*.md"))
+PICTURE = re.compile(r"!\[.*\]\((.*\.svg)\)")
+
+
+def test_there_are_reports_to_be_looked_at() -> None:
+    assert len(REPORTS) > 5
+
+
+@pytest.mark.parametrize("kept", REPORTS, ids=lambda path: path.stem)
+def test_a_report_is_what_its_record_gives_now(kept: Path) -> None:
+    file = kept.with_suffix(".json")
+    text = file.read_text()
+    if "answers" in json.loads(text):
+        expected = training_report.markdown(training.Record.from_json(text))
+    elif "benchmarks.targets" in json.loads(text)["asked"]:
+        expected = targets.markdown([Record.from_json(text)])
+    else:
+        expected = report.of_file(file)
+    assert kept.read_text() == expected
+
+
+def test_every_picture_is_shown_in_a_report() -> None:
+    shown = [path.parent / name for path in REPORTS for name in PICTURE.findall(path.read_text())]
+    assert sorted(shown) == sorted(plan.RESULTS.rglob("*.svg"))
+
+
+def run_once(folder: Path, *more: str) -> None:
+    arguments = ["--workloads", "empty", "--env-counts", "1", "2", "--repeats", "1", "--no-starts"]
+    arguments += ["--seconds", "0.01", "--contestants", "shoal serial", "--out", str(folder)]
+    assert run.main([*arguments, *more]) == 0
+
+
+def test_a_second_run_of_the_day_leaves_the_first_as_it_was(tmp_path: Path) -> None:
+    run_once(tmp_path)
+    (first,) = tmp_path.glob("*.json")
+    before = first.read_text(), first.with_suffix(".md").read_text()
+    run_once(tmp_path)
+    assert (first.read_text(), first.with_suffix(".md").read_text()) == before
+    assert len([*tmp_path.glob("*.json")]) == len([*tmp_path.glob("*.md")]) == 2
+
+
+def test_report_and_pictures_are_named_like_their_record(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run_once(tmp_path)
+    run_once(tmp_path)
+    for file in tmp_path.glob("*.json"):
+        picture = f"{file.stem}-empty"
+        assert (tmp_path / f"{picture}.svg").exists()
+        assert f"![{picture}]({picture}.svg)" in file.with_suffix(".md").read_text()
+
+
+def test_records_are_named_by_what_was_measured(tmp_path: Path) -> None:
+    run_once(tmp_path, "--name", "mine")
+    assert [path.name.partition("-")[0] for path in tmp_path.glob("*.json")] == ["mine"]
+    assert run.parse([]).name == "bench"
+    assert run.parse(["--full"]).name == "bench-full"
+    assert run.parse(["--workloads", "pixels-84", "halfcheetah"]).name == "pixels-84-halfcheetah"
+    assert run.parse(["--workloads", *WORKLOADS]).name == "bench"
+
+
+def test_a_name_that_no_file_can_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["--name", "../mine"])
+    assert "'../mine' cannot be part of a file's name" in capsys.readouterr().err
+
+
+def test_figures_of_game_boys_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    pytest.importorskip("pyboy")
+    from benchmarks import gameboy
+
+    files = [gameboy.keep(record(), "speed", [{"rate": rate}], tmp_path) for rate in (1.0, 2.0)]
+    kept = [json.loads(file.read_text())["figures"] for file in files]
+    assert kept == [[{"rate": 1.0}], [{"rate": 2.0}]]
+    assert all(file.name.startswith("speed-a-cpu-2cores-2026-01-02") for file in files)
+
+
+@pytest.mark.parametrize("command", ["run", "targets", "gameboy"])
+def test_a_record_tells_commit_and_versions(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOAL_COMMIT", "told")  # where these tests are no checkout
+    if command == "run":
+        run_once(tmp_path)
+    elif command == "targets":
+        monkeypatch.setattr(targets, "groups", lambda *given: iter([]))
+        targets.main(["--out", str(tmp_path)])
+    else:
+        pytest.importorskip("pyboy")
+        from benchmarks import gameboy
+
+        asked = ["gameboy", "players", "--episodes", "1", "--episode-length", "2"]
+        monkeypatch.setattr(sys, "argv", [*asked, "--out", str(tmp_path)])
+        gameboy.main()
+    (file,) = tmp_path.glob("*.json")
+    machine = json.loads(file.read_text())["machine"]
+    assert machine["commit"] == (checked_out(Path(run.__file__)) or "told")
+    for package in ("numpy", "gymnasium", *(["pyboy"] if command == "gameboy" else [])):
+        assert machine["packages"][package] == metadata.version(package)
+
+
+def test_a_copy_without_a_commit_says_how_to_tell_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")  # where there is no git
+    monkeypatch.delenv("SHOAL_COMMIT", raising=False)
+    plan.begin(["some"], "any")
+    assert "SHOAL_COMMIT=$(git describe" in capsys.readouterr().err
+    monkeypatch.setenv("SHOAL_COMMIT", "0123456789")
+    assert plan.begin(["some"], "any").machine.commit == "0123456789"
+    assert capsys.readouterr().err == ""
 
 
 def test_what_is_measured_is_kept_after_each_group() -> None:

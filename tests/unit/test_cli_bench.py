@@ -96,7 +96,7 @@ def test_wrong_input_is_explained_in_one_line(
 
 def test_rivals_are_those_that_are_installed() -> None:
     names = installed_rivals()
-    assert names[:2] == ["gymnasium sync", "gymnasium async"]
+    assert names[:2] == ["gymnasium sync", "gymnasium sync views"]
     assert not any(name.endswith(("spawn", "default")) for name in names)
     jobs = list(plan("CartPole-v1", 8, names, 0.1))
     assert jobs[0].contestant == BOUND

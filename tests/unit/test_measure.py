@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -136,6 +137,14 @@ def test_all_environments_are_counted_like_some() -> None:
         assert one.of_all(ended) == other.of_some(ended, np.arange(5))
 
 
+def test_a_row_of_a_reset_that_was_sent_for_is_no_step() -> None:
+    count, none = TransitionCount(3, resets_take_a_call=True), np.zeros(2, bool)
+    count.expect_resets()
+    assert count.of_some(none, np.array([0, 1])) == 0
+    assert count.of_some(none, np.array([1, 2])) == 1
+    assert count.of_some(none, np.array([0, 2])) == 2
+
+
 def test_a_reset_by_hand_is_no_end() -> None:
     count = TransitionCount(3, resets_take_a_call=True)
     count.of_all(np.array([True, True, False]))
@@ -252,6 +261,26 @@ def test_a_pause_is_a_pause_and_then_a_call() -> None:
     assert pauses.wake_s >= 0
     if sys.platform.startswith("linux"):
         assert pauses.workers_cpu is not None
+
+
+SPINNING = """
+import itertools, threading
+from shoal.measure import time_pauses
+
+class Spinning:
+    def step(self, prepared):
+        return 1
+
+threading.Thread(target=lambda: all(True for _ in itertools.count()), daemon=True).start()
+print(time_pauses(Spinning(), [0], pause_s=0.2, num_pauses=1).workers_cpu)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+def test_what_threads_burn_in_a_pause_is_told_as_well() -> None:
+    command = [sys.executable, "-c", SPINNING]  # a process of its own: nothing else is below it
+    burnt = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert float(burnt) > 0
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -434,6 +463,36 @@ def test_a_bound_that_cannot_be_measured_says_why(odd: Where, tmp_path: Path) ->
     assert "OSError: no such simulator" in outcome.skipped
 
 
+KILLED = """
+import os, signal
+import gymnasium
+
+class Killed(gymnasium.Wrapper):
+    def step(self, action):
+        try:
+            os.close(os.open(os.environ["ODD_PID"], os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return super().step(action)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def make():
+    return Killed(gymnasium.make("CartPole-v1"))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_bound_of_which_a_process_is_killed_says_so(odd: Where, tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    job = Job(BOUND, "killed:make", 2, num_workers=2, duration_s=0.01)
+    outcome = run_job(job, where=odd, limit_s=30)
+    for part in (
+        "a process of the bound died stepping killed:make (pid ",
+        "expected its steps per second, got exit code -9",
+        "take fewer environments",
+    ):
+        assert part in outcome.skipped
+
+
 def test_contestants_take_turns_and_who_was_skipped_is_not_asked_again(odd: Where) -> None:
     names = ["gymnasium sync", "odd:missing", "shoal serial"]
     outcomes = list(contest([a_job(name) for name in names], 2, where=lambda job: odd))
@@ -470,10 +529,16 @@ def test_the_machine_describes_itself() -> None:
     machine = fingerprint()
     assert machine.cores >= 1
     assert machine.packages["gymnasium"] == gymnasium.__version__
-    for rival in ("stable-baselines3", "torch", "pettingzoo"):
-        if importlib.util.find_spec(rival.replace("-", "_")):
-            assert machine.packages[rival] == importlib.metadata.version(rival)
     assert " " not in machine.name
+
+
+def test_the_versions_of_all_that_can_be_measured_are_told() -> None:
+    told = fingerprint().packages
+    installed = importlib.metadata.packages_distributions()
+    for module in {"numpy", "mujoco", "pyboy", "mpe2", *(one.needs for one in contestants())}:
+        names = installed.get(module, ())  # several where a package is delivered in parts
+        versions = {one.lower().replace("_", "-"): importlib.metadata.version(one) for one in names}
+        assert not versions or versions.items() & told.items(), module
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

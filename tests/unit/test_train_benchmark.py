@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ from benchmarks.training import contest, floor, gpu, ours, plan, wallclock
 from benchmarks.training.report import markdown
 from benchmarks.training.task import Answer, Record, Task
 from benchmarks.training.watch import Moment, Pace, Threshold
-from shoal.measure import Machine
+from benchmarks.workloads import WORKLOADS
+from shoal.errors import ConfigError
+from shoal.measure import Figures, Job, Machine, Outcome
+from shoal.measure import Record as Stepping
 from shoal.training.config import PPORun
 from shoal.training.settings import load_yaml
 
@@ -272,16 +276,54 @@ def test_a_run_from_a_bare_clone_has_its_row(tmp_path: Path) -> None:
 
 
 def test_pictures_follow_from_the_records(tmp_path: Path) -> None:
-    files = many_envs.newest(RESULTS, "train-speedup-*.json")
-    panels = many_envs.of_training(files)
+    panels = many_envs.of_training(many_envs.trainings(RESULTS))
     assert all("CartPole-v1" in lines for lines in panels.values())
     one, other = (many_envs.draw(panels, tmp_path / name) for name in ("a.svg", "b.svg"))
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_the_newest_record_of_each_machine_counts(tmp_path: Path) -> None:
-    names = ["x-2cores-2026-01-02", "x-2cores-2026-11-02", "x-16cores-2026-03-01", "train-x-1"]
-    for name in names:
-        (tmp_path / f"{name}.json").touch()
-    found = many_envs.newest(tmp_path, "*.json", ("train",))
-    assert [path.stem for path in found] == ["x-2cores-2026-11-02", "x-16cores-2026-03-01"]
+def stepped(begun: str, counts: Sequence[int], cores: int = 2, workload: str = "") -> str:
+    """A record with every line of the picture; or of one workload only."""
+    jobs = [
+        Job(contestant, WORKLOADS[name].env, num_envs)
+        for contestant in many_envs.SHOWN
+        for name in ([workload] if workload else many_envs.ALONE)
+        for num_envs in counts
+    ]
+    outcomes = [Outcome(job, 0, Figures(steps_per_s=1.0 * job.num_envs)) for job in jobs]
+    return Stepping(replace(MACHINE, cores=cores), begun, "some command", outcomes).to_json()
+
+
+def test_of_each_machine_the_record_with_most_numbers_is_drawn_then_the_newest(
+    tmp_path: Path,
+) -> None:
+    texts = {
+        "a": stepped("2026-03-01", (8, 64)),
+        "b": stepped("2026-01-02", (2, 8, 64)),
+        "c": stepped("2026-02-02", (2, 8, 64)),
+        "d": stepped("2026-01-01", (8, 64), cores=16),
+        "teams": stepped("2026-09-01", (2, 8, 32, 64), workload="spread"),
+        "train": record("speedup", answer("shoal")).to_json(),
+        "figures": json.dumps({"figures": []}),
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    found = many_envs.stepping(tmp_path)
+    assert [(one.machine.cores, one.begun) for one in found] == [
+        (2, "2026-02-02"),
+        (16, "2026-01-01"),
+    ]
+    line = many_envs.of_environments(found[0])["cartpole, 2 cores"]["hybrid"]
+    assert line == [(2, 2.0), (8, 8.0), (64, 64.0)]
+
+
+def test_a_picture_without_a_record_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "teams.json").write_text(stepped("2026-09-01", (8, 64), workload="spread"))
+    for find, command in (
+        (many_envs.stepping, "make bench"),
+        (many_envs.trainings, "python -m benchmarks.train speedup"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            find(tmp_path)
+        for part in ("no record fits the picture", f"{tmp_path}: expected", f"one: {command}"):
+            assert part in str(refused.value)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shoal.engine.probe import Probe
 from shoal.errors import ConfigError
-from shoal.measure import Outcome, Record, contest, report, summarise
+from shoal.measure import Outcome, Record, claim, contest, report, summarise
 from shoal.measure.advise import look_at
 from shoal.measure.bench import conclude, describe, describe_footprints, installed_rivals, plan
 from shoal.measure.summary import disturbance
@@ -60,7 +60,7 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         given.json.write_text(record.to_json())
     if given.out:
-        print(report.write(record, given.out), end="\n\n")
+        print(report.write(claim(given.out, record.stem, record.to_json())), end="\n\n")
     rows = summarise(record.outcomes)
     if taken := describe_footprints(rows):
         print(taken, end="\n\n")

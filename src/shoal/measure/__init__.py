@@ -10,7 +10,7 @@ from shoal.measure.bound import measure_bound
 from shoal.measure.contest import Outcome, contest, run_job
 from shoal.measure.fingerprint import Machine, fingerprint
 from shoal.measure.job import BOUND, Figures, Job
-from shoal.measure.record import Record
+from shoal.measure.record import Record, claim
 from shoal.measure.session import (
     Contestant,
     Course,
@@ -42,6 +42,7 @@ __all__ = [
     "TransitionCount",
     "VectorSession",
     "best",
+    "claim",
     "contest",
     "fingerprint",
     "measure_bound",

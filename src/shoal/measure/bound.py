@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import connection
 from typing import Any
 
 import gymnasium
@@ -31,23 +32,47 @@ def measure_bound(course: Course, num_processes: int, duration_s: float) -> floa
     methods = multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     num_processes = min(num_processes, course.num_envs)
-    barrier, answers = context.Barrier(num_processes), context.SimpleQueue()
-    processes = [
-        context.Process(
-            target=_step_alone,
-            args=(course.factories[k::num_processes], duration_s, barrier, answers),
-            daemon=True,
-        )
-        for k in range(num_processes)
-    ]
-    for process in processes:
-        process.start()
-    rates = [answers.get() for _ in processes]
-    for process in processes:
-        process.join()
+    barrier, processes = context.Barrier(num_processes), {}
+    try:
+        for k in range(num_processes):
+            inbox, answers = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_step_alone,
+                args=(course.factories[k::num_processes], duration_s, barrier, answers),
+                daemon=True,
+            )
+            process.start()
+            answers.close()  # nobody but the process has this end: it is closed when that dies
+            processes[inbox] = process
+        rates = list(_answers(processes, course.env))
+    except BaseException:
+        for process in processes.values():
+            process.kill()
+        raise
+    finally:
+        for process in processes.values():
+            process.join()
     for problem in (one for one in rates if isinstance(one, str)):
         raise NotPossible(problem)
-    return float(sum(rates))
+    return sum(map(float, rates))
+
+
+def _answers(processes: Mapping[Any, Any], env: str) -> Iterator[float | str]:
+    """What each says, whoever is first; one that ends without a word ends it for all."""
+    still = dict(processes)
+    while still:
+        ready: list[Any] = connection.wait(list(still))
+        for inbox in ready:
+            process = still.pop(inbox)
+            try:
+                yield inbox.recv()
+            except EOFError:
+                process.join()
+                raise NotPossible(
+                    f"a process of the bound died stepping {env} (pid {process.pid}): expected its "
+                    f"steps per second, got exit code {process.exitcode}. A SIGKILL that nobody "
+                    "sent is usually the system running out of memory: take fewer environments."
+                ) from None
 
 
 def _step_alone(factories: Sequence[Any], duration_s: float, barrier: Any, answers: Any) -> None:
@@ -63,7 +88,7 @@ def _step_alone(factories: Sequence[Any], duration_s: float, barrier: Any, answe
     except Exception as problem:
         barrier.abort()
         answer = f"{type(problem).__name__}: {problem}"
-    answers.put(answer)
+    answers.send(answer)
 
 
 def _rows_of_actions(space: gymnasium.Space[Any], num_envs: int) -> list[list[Any]]:

@@ -16,13 +16,16 @@ _PACKAGES = (
     "numpy",
     "gymnasium",
     "torch",
+    "mujoco",
     "stable-baselines3",
+    "sb3-contrib",
     "pufferlib-core",
     "pufferlib",
     "tianshou",
     "torchrl",
     "envpool",
     "pettingzoo",
+    "mpe2",
     "supersuit",
     "agilerl",
     "pyboy",
@@ -45,7 +48,7 @@ class Machine:
     load: float | None
     """Processes that wanted to run, over the last minute, when the run began."""
     commit: str = ""
-    """Of the checkout that Shoal is in, "-dirty" with changes; empty where it is installed."""
+    """Of the checkout that Shoal is in, "-dirty" with changes; else what SHOAL_COMMIT says."""
 
     @property
     def name(self) -> str:
@@ -65,7 +68,7 @@ def fingerprint() -> Machine:
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages={name: version for name in _PACKAGES if (version := _version(name))},
         load=round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-        commit=checked_out(Path(__file__)),
+        commit=checked_out(Path(__file__)) or os.environ.get("SHOAL_COMMIT", ""),
     )
 
 

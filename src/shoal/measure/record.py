@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from shoal.measure.contest import Outcome
@@ -24,16 +25,19 @@ class Record:
     asked: str
     """The command that regenerates it."""
     outcomes: list[Outcome] = field(default_factory=list)
+    name: str = ""
+    """What was measured, fit for a file."""
 
     @classmethod
-    def begin(cls, command: Sequence[str]) -> Record:
+    def begin(cls, command: Sequence[str], name: str = "") -> Record:
         now = datetime.datetime.now(datetime.UTC)
-        return cls(fingerprint(), now.strftime("%Y-%m-%d %H:%M UTC"), shlex.join(command))
+        begun = now.strftime("%Y-%m-%d %H:%M UTC")
+        return cls(fingerprint(), begun, shlex.join(command), name=name)
 
     @property
     def stem(self) -> str:
-        """What its files are called."""
-        return f"{self.machine.name}-{self.begun[:10]}"
+        """What its files are called; a second one of the same day is given a number by `claim`."""
+        return "-".join(filter(None, (self.name, self.machine.name, self.begun[:10])))
 
     def to_json(self) -> str:
         content = {
@@ -41,6 +45,7 @@ class Record:
             "machine": asdict(self.machine),
             "begun": self.begun,
             "asked": self.asked,
+            "name": self.name,
             "outcomes": [outcome.to_dict() for outcome in self.outcomes],
         }
         return json.dumps(_rounded(content), indent=1) + "\n"
@@ -49,7 +54,23 @@ class Record:
     def from_json(cls, text: str) -> Record:
         content = json.loads(text)
         outcomes = [Outcome.from_dict(one) for one in content["outcomes"]]
-        return cls(Machine(**content["machine"]), content["begun"], content["asked"], outcomes)
+        machine = Machine(**content["machine"])
+        name = content.get("name", "")  # records of before 2026-11-19 have none
+        return cls(machine, content["begun"], content["asked"], outcomes, name)
+
+
+def claim(folder: Path, stem: str, text: str) -> Path:
+    """Write a new JSON file: a record that is there already is of another run, and stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, number = folder / f"{stem}.json", 1
+    while True:
+        try:
+            with open(file, "x") as new:
+                new.write(text)
+            return file
+        except FileExistsError:
+            number += 1
+            file = folder / f"{stem}-{number}.json"
 
 
 def _rounded(value: Any) -> Any:

@@ -146,38 +146,32 @@ def _starts(rows: Iterable[Row]) -> str:
 
 
 def _footprints(rows: Sequence[Row], names: Names) -> str:
-    """Memory, processes and descriptors, where most environments were stepped."""
-    chosen = [row for row in rows if names.short(row.job.env) == names.weighed] or list(rows)
-    most = max((row.job.num_envs for row in chosen), default=0)
-    cells = footprints([row for row in chosen if row.job.num_envs == most])
-    if not cells:
-        return ""
-    title = f"## Start, memory and descriptors, {most} environments\n\n"
-    return title + as_markdown(FOOTPRINT_HEADERS, cells)
+    """Memory, processes and descriptors with each number of those that are weighed."""
+    weighed = [row for row in rows if names.short(row.job.env) == names.weighed] or list(rows)
+    by_place = {place: footprints(at(weighed, place)) for place in _places(weighed)}
+    parts = [
+        f"### {names.short(place.env)}, {place.num_envs} environments\n\n"
+        + as_markdown(FOOTPRINT_HEADERS, cells)
+        for place, cells in by_place.items()
+        if cells
+    ]
+    return "\n\n".join(["## Start, memory and descriptors", *parts]) if parts else ""
+
+
+def _places(rows: Iterable[Row]) -> list[Place]:
+    """By number of environments within each of them, whatever was measured first."""
+    places = list(dict.fromkeys(row.job.place for row in rows))
+    envs = list(dict.fromkeys(place.env for place in places))
+    return sorted(places, key=lambda place: (envs.index(place.env), place.num_envs))
 
 
 def _percent(share: float | None) -> str:
     return NONE if share is None else f"{share:.2%}"
 
 
-def write(
-    record: Record,
-    folder: Path,
-    stem: str | None = None,
-    names: Names = PLAIN,
-    draw: Draw = draw_each,
-) -> Path:
-    """JSON, report and plots, next to each other; the report is that of the JSON, which rounds."""
-    kept = keep(record, folder, stem)
-    record = Record.from_json(kept.read_text())
-    report = kept.with_suffix(".md")
-    report.write_text(markdown(record, draw(record, folder, kept.stem), names))
+def write(file: Path, names: Names = PLAIN, draw: Draw = draw_each) -> Path:
+    """Report and plots of the record in a file, next to it and named like it."""
+    record = Record.from_json(file.read_text())  # which has rounded
+    report = file.with_suffix(".md")
+    report.write_text(markdown(record, draw(record, file.parent, file.stem), names))
     return report
-
-
-def keep(record: Record, folder: Path, stem: str | None = None) -> Path:
-    """The JSON alone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{stem or record.stem}.json"
-    file.write_text(record.to_json())
-    return file

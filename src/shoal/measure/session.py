@@ -126,6 +126,10 @@ class TransitionCount:
             self._ended[env_ids] = ended
         return transitions
 
+    def expect_resets(self) -> None:
+        """The first row that is returned of each will be that of its reset (`of_some` only)."""
+        self._ended[:] = True
+
     def forget(self) -> None:
         """All were reset by hand."""
         self._num_ended = 0

@@ -47,7 +47,7 @@ class Pauses:
     """What happens while nobody steps."""
 
     workers_cpu: float | None
-    """Cores that the workers burn meanwhile, all together."""
+    """Cores that the workers burn meanwhile, all together, be they processes or threads."""
     wake_s: float
     """The first call after a pause, as half of them took at most."""
 
@@ -98,11 +98,12 @@ def time_pauses(
     woken: list[float] = []
     for _ in range(num_pauses):
         _warm_up(session, prepared, 0.1)
-        before = cpu_s(descendants())
+        before, own_s = cpu_s(descendants()), time.process_time()
         time.sleep(pause_s)
-        taken_s = _minus(cpu_s(descendants()), before)
-        if taken_s is not None:
-            burnt.append(taken_s / pause_s)
+        own_s = time.process_time() - own_s  # threads: the caller itself sleeps
+        below_s = _minus(cpu_s(descendants()), before)
+        if below_s is not None:
+            burnt.append((own_s + below_s) / pause_s)
         begun = time.perf_counter()
         session.step(next(prepared))
         woken.append(time.perf_counter() - begun)
