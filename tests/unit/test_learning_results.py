@@ -33,6 +33,7 @@ from shoal import ConfigError
 from shoal.seeding import evaluation_seed
 from shoal.testing import check_env
 from shoal.training.config import PPORun
+from shoal.training.ppo import Training
 from shoal.training.settings import load_yaml
 
 CARTPOLE = TASKS["cartpole"]
@@ -75,6 +76,18 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 def test_a_task_is_what_its_config_says(task: Task) -> None:
     config = load_yaml(PPORun, ROOT / task.config)
     assert (config.envs.env, config.goal.total_steps) == (task.env, task.steps)
+
+
+NEEDS = {"lunarlander": "Box2D", "hopper": "mujoco", "halfcheetah": "mujoco"}
+NEEDS |= {"connect_four": "pettingzoo", "simple_spread": "mpe2", "gameboy_long": "pyboy"}
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_every_task_can_be_trained_as_rows_are_made(task: Task) -> None:
+    pytest.importorskip(NEEDS.get(task.name, "gymnasium"))
+    config = ours.config_of(Job(task, "shoal", 0))
+    with Training(config, config.envs.env) as training:
+        assert (training.envs.num_envs, training.source.step) == (config.envs.n_envs, 0)
 
 
 def test_libraries_take_turns_seed_by_seed() -> None:
