@@ -3,7 +3,7 @@
     against     steps/s against Stable-Baselines3's PPO in the same training, on a CPU
     speedup     steps/s with 1, 4, 8 and 16 environments, and how many times as fast as with one
     threshold   seconds until CartPole is solved, start-up included, against Stable-Baselines3
-    wallclock   seconds of `make train-cartpole` in a bare clone, and of the same again
+    wallclock   seconds of `make train-cartpole` and `make train` in a bare clone, and again
     gpu         steps/s from frames, what the GPU does meanwhile, and the floor
     report      the tables once more, from records
 
@@ -26,6 +26,7 @@ from benchmarks.training import plan, wallclock
 from benchmarks.training.contest import contest
 from benchmarks.training.report import markdown
 from benchmarks.training.task import Answer, Record
+from benchmarks.training.wallclock import COMMANDS
 from shoal.errors import suggest
 
 
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measured(given: argparse.Namespace) -> tuple[Iterator[Answer], int]:
     """One answer after the other, and how many there will be."""
     if given.table == "wallclock":
-        return wallclock.measure(given.repeats), 2 * given.repeats
+        total = 2 * given.repeats * len(given.targets)
+        return wallclock.measure(given.repeats, given.targets), total
     groups = planned(given)
     total = given.repeats * sum(map(len, groups))
     return contest(groups, given.repeats, 60 * given.patience), total
@@ -107,7 +109,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     speedup.add_argument("--rollout", type=int, default=2048, help="steps between two updates")
     threshold = _table(tables, "threshold", repeats=5)
     _names(threshold, "--contestants", [plan.OURS, plan.AS_IT_COMES, *_sb3()])
-    _table(tables, "wallclock", repeats=1)
+    wall = _table(tables, "wallclock", repeats=1)
+    wall.add_argument("--targets", nargs="+", default=list(COMMANDS), choices=list(COMMANDS))
     gpu = _table(tables, "gpu", repeats=2, steps=5 * 8192)
     _counts(gpu, plan.PIXELS_ENVS)
     _names(gpu, "--contestants", [plan.OURS, plan.OVERLAP])

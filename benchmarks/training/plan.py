@@ -14,7 +14,7 @@ from benchmarks.training.task import Task
 from benchmarks.workloads import WORKLOADS
 
 OURS, OVERLAP, AS_IT_COMES = "shoal", "shoal, overlap", "shoal as it comes"
-LEAN = {"save_every": 0, "eval_every": 0, "calibrate": False}
+LEAN = {"save_every": 0, "save_every_minutes": 0.0, "eval_every": 0, "calibrate": False}
 """Without checkpoints, evaluations and the comparison with one environment: others do none."""
 SHOAL: dict[str, dict[str, Any]] = {
     OURS: LEAN,

@@ -243,8 +243,8 @@ def _never(group: Group) -> Iterable[str]:
 
 def _wallclock(groups: Sequence[Group]) -> Iterable[str]:
     yield (
-        "Wall clock of whole commands. The first installs everything into `.venv` and trains; the "
-        "second only trains. *The run* is the part of it that `summary.json` tells."
+        "Wall clock of whole commands. In a new clone it installs everything into `.venv` and "
+        "trains; again, it only trains. *The run* is the part of it that `summary.json` tells."
     )
     for group in groups:
         jobs = dict.fromkeys(one.task.job for one in group.answers)
@@ -316,6 +316,6 @@ _KINDS = {
     "against": ("Whole training against Stable-Baselines3", _against),
     "speedup": ("Whole training with one environment and with more", _speedup),
     "threshold": ("Time to a threshold", _threshold),
-    "wallclock": ("From a bare clone to a solved CartPole", _wallclock),
+    "wallclock": ("From a bare clone to what was trained", _wallclock),
     "gpu": ("Whole training from frames", _gpu),
 }

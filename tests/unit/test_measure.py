@@ -474,6 +474,12 @@ def test_the_machine_describes_itself() -> None:
         if importlib.util.find_spec(rival.replace("-", "_")):
             assert machine.packages[rival] == importlib.metadata.version(rival)
     assert " " not in machine.name
+    built: Any = np.show_config(mode="dicts")
+    assert built["Build Dependencies"]["blas"]["version"] in machine.blas
+    if sys.platform == "linux":
+        told = dict(part.rsplit(" ", 1) for part in machine.processor.split(", "))
+        lines = Path("/proc/cpuinfo").read_text().replace("\t", "").splitlines()
+        assert all(f"{name}: {value}" in lines for name, value in told.items())
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
