@@ -5,6 +5,7 @@
     threshold   seconds until CartPole is solved, start-up included, against Stable-Baselines3
     wallclock   seconds of `make train-cartpole` and `make train` in a bare clone, and again
     gpu         steps/s from frames, what the GPU does meanwhile, and the floor
+    ablate      one gradient in several ways; on a GPU, training without one part or another
     report      the tables once more, from records
 
 Each measurement is a process of its own, all in turn. It leaves a record (JSON) and a table
@@ -65,6 +66,8 @@ def planned(given: argparse.Namespace) -> plan.Groups:
         return plan.speedup(given.envs, given.n_envs, given.contestants, given.rollout, given.steps)
     if given.table == "threshold":
         return plan.threshold(given.contestants)
+    if given.table == "ablate":
+        return plan.ablate(given.batch_sizes, given.compile, given.device, given.steps)
     return plan.gpu(given.n_envs, given.contestants, given.rollout, given.steps, given.device)
 
 
@@ -116,6 +119,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     _names(gpu, "--contestants", [plan.OURS, plan.OVERLAP])
     gpu.add_argument("--rollout", type=int, default=8192, help="steps between two updates")
     gpu.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    ablate = _table(tables, "ablate", repeats=3, steps=5 * 8192)
+    sizes = list(plan.GRADIENT_SIZES)
+    ablate.add_argument("--batch-sizes", nargs="+", type=int, default=sizes, metavar="N")
+    ablate.add_argument("--compile", action="store_true", help="torch.compile, too; a minute each")
+    ablate.add_argument("--device", default="cpu", choices=["cuda", "cpu"])
     report = tables.add_parser("report")
     report.add_argument("files", nargs="+", type=Path, metavar="FILE", help="records to read")
     given = parser.parse_args(arguments)

@@ -16,11 +16,12 @@ import torch
 
 from benchmarks import many_envs, train
 from benchmarks.plan import RESULTS, ROOT
-from benchmarks.training import contest, floor, gpu, ours, plan, wallclock
+from benchmarks.training import ablate, contest, floor, gpu, ours, plan, wallclock
 from benchmarks.training.report import markdown
 from benchmarks.training.task import Answer, Record, Task
 from benchmarks.training.watch import Moment, Pace, Threshold
 from shoal.measure import Machine, fingerprint
+from shoal.rollout.play import Alone
 from shoal.training.config import PPORun
 from shoal.training.settings import load_yaml
 
@@ -239,6 +240,45 @@ def test_stable_baselines_is_measured_where_it_is_installed(tmp_path: Path) -> N
     (one,) = kept(tmp_path).answers
     assert (one.skipped, one.task.seed) == ("", 0)
     assert 0 < one.numbers["learning"] < 1
+
+
+def test_one_gradient_is_measured_in_every_way(tmp_path: Path) -> None:
+    asked = ["ablate", "--batch-sizes", "16", "--repeats", "1", "--out", str(tmp_path)]
+    assert train.main(asked) == 0
+    answers = kept(tmp_path).answers
+    assert {one.task.contestant for one in answers} < set(plan.GRADIENTS)
+    assert len(answers) == 3
+    assert all(one.numbers["gradient_s"] > 0.0 for one in answers), [one.skipped for one in answers]
+    (table,) = tmp_path.glob("*.md")
+    assert "## One gradient of 16" in table.read_text()
+
+
+def test_all_ways_go_down_the_same_gradient() -> None:
+    moved = {}
+    for way in ("as it is", "plain", "fused"):
+        torch.manual_seed(0)
+        agent, batch = floor.agent_of("CartPole-v1"), ablate.batch_of(64)
+        before = torch.cat([one.detach().reshape(-1).clone() for one in agent.parameters()])
+        ablate.WAYS[way](agent, batch)()
+        after = torch.cat([one.detach().reshape(-1) for one in agent.parameters()])
+        moved[way] = after - before
+    assert moved["as it is"].abs().max() > 1e-5
+    for way in ("plain", "fused"):
+        torch.testing.assert_close(moved[way], moved["as it is"], atol=2e-6, rtol=1e-3)
+
+
+def test_a_part_is_left_out_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(ours, "measure", lambda *_, **__: seen.append(Alone.is_in_place))
+    ablate.without(TASK, 0.0, "pages")
+    assert (seen, Alone.is_in_place) == ([False], True)
+
+
+def test_on_a_gpu_training_goes_without_one_part_or_another() -> None:
+    groups = plan.ablate([64], compiles=True, device="cuda", steps=8192)
+    assert [one.contestant for one in groups[0]] == list(plan.GRADIENTS)
+    assert [one.contestant for one in groups[1]] == [plan.OURS, *plan.WITHOUT]
+    assert all(one.device == "cuda" for group in groups[1:] for one in group)
 
 
 def test_what_went_wrong_in_a_process_is_told() -> None:
