@@ -3,8 +3,9 @@
     against     steps/s against Stable-Baselines3's PPO in the same training, on a CPU
     speedup     steps/s with 1, 4, 8 and 16 environments, and how many times as fast as with one
     threshold   seconds until CartPole is solved, start-up included, against Stable-Baselines3
-    wallclock   seconds of `make train-cartpole` in a bare clone, and of the same again
+    wallclock   seconds of `make train-cartpole` and `make train` in a bare clone, and again
     gpu         steps/s from frames, what the GPU does meanwhile, and the floor
+    ablate      one gradient in several ways; on a GPU, training without one part or another
     report      the tables once more, from records
 
 Each measurement is a process of its own, all in turn. It leaves a record (JSON) and a table
@@ -26,6 +27,7 @@ from benchmarks.training import plan, wallclock
 from benchmarks.training.contest import contest
 from benchmarks.training.report import markdown
 from benchmarks.training.task import Answer, Record
+from benchmarks.training.wallclock import COMMANDS
 from shoal.errors import suggest
 
 
@@ -50,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measured(given: argparse.Namespace) -> tuple[Iterator[Answer], int]:
     """One answer after the other, and how many there will be."""
     if given.table == "wallclock":
-        return wallclock.measure(given.repeats), 2 * given.repeats
+        total = 2 * given.repeats * len(given.targets)
+        return wallclock.measure(given.repeats, given.targets), total
     groups = planned(given)
     total = given.repeats * sum(map(len, groups))
     return contest(groups, given.repeats, 60 * given.patience), total
@@ -63,6 +66,8 @@ def planned(given: argparse.Namespace) -> plan.Groups:
         return plan.speedup(given.envs, given.n_envs, given.contestants, given.rollout, given.steps)
     if given.table == "threshold":
         return plan.threshold(given.contestants)
+    if given.table == "ablate":
+        return plan.ablate(given.batch_sizes, given.compile, given.device, given.steps)
     return plan.gpu(given.n_envs, given.contestants, given.rollout, given.steps, given.device)
 
 
@@ -107,12 +112,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     speedup.add_argument("--rollout", type=int, default=2048, help="steps between two updates")
     threshold = _table(tables, "threshold", repeats=5)
     _names(threshold, "--contestants", [plan.OURS, plan.AS_IT_COMES, *_sb3()])
-    _table(tables, "wallclock", repeats=1)
+    wall = _table(tables, "wallclock", repeats=1)
+    wall.add_argument("--targets", nargs="+", default=list(COMMANDS), choices=list(COMMANDS))
     gpu = _table(tables, "gpu", repeats=2, steps=5 * 8192)
     _counts(gpu, plan.PIXELS_ENVS)
     _names(gpu, "--contestants", [plan.OURS, plan.OVERLAP])
     gpu.add_argument("--rollout", type=int, default=8192, help="steps between two updates")
     gpu.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    ablate = _table(tables, "ablate", repeats=3, steps=5 * 8192)
+    sizes = list(plan.GRADIENT_SIZES)
+    ablate.add_argument("--batch-sizes", nargs="+", type=int, default=sizes, metavar="N")
+    ablate.add_argument("--compile", action="store_true", help="torch.compile, too; a minute each")
+    ablate.add_argument("--device", default="cpu", choices=["cuda", "cpu"])
     report = tables.add_parser("report")
     report.add_argument("files", nargs="+", type=Path, metavar="FILE", help="records to read")
     given = parser.parse_args(arguments)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.learning import rows
 from benchmarks.learning.tasks import LIBRARIES, TASKS, Job
+from benchmarks.learning.trial import commit
 
 _MODULES = {
     "shoal": "benchmarks.learning.ours",
@@ -25,6 +26,8 @@ _MODULES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
+    if not given.allow_dirty:
+        rows.check_clean(commit())  # before the hours that it takes
     if given.parent is not None:
         threading.Thread(target=_end_with, args=[given.parent], daemon=True).start()
     import torch
@@ -32,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     task = TASKS[given.task]
     job = Job(replace(task, steps=given.steps or task.steps), given.library, given.seed)
-    rows.write(given.rows, job, train_of(given.library)(job))
+    rows.write(given.rows, job, train_of(given.library)(job), given.allow_dirty)
     return 0
 
 
@@ -55,6 +58,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("seed", type=int)
     add("--rows", type=Path, default=rows.FOLDER, help="folder that it is written to")
     add("--steps", type=int, help="other than the task's")
+    add("--allow-dirty", action="store_true", help="of a tree with changes, too")
     add("--parent", type=int, help="process without which this one ends")
     return parser.parse_args(arguments)
 

@@ -30,11 +30,15 @@ def _learn(job: Job, curve: Curve) -> Plays:
 
 
 def config_of(job: Job) -> PPORun:
-    """What the task's file says, with this seed; environments are stepped in this process."""
+    """What the task's file says, with this seed; environments are stepped in this process.
+
+    There a step cannot be ended, so that no bound of its time may be asked for.
+    """
     return override(
         load_yaml(PPORun, ROOT / job.task.config),
         seed=job.seed,
         total_steps=job.task.steps,
         backend="serial",
+        step_timeout_s=None,
         device="cpu",
     )

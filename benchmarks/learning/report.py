@@ -33,7 +33,11 @@ make results ARGS="--tasks cartpole --seeds 3"
 ```
 
 from the rows in `benchmarks/results/learning`, one training each. A row is made again only where
-the settings of its task have changed, or with `--again`.
+the settings of its task have changed, or with `--again`; what else has changed since is told by the
+commits that stand below each task. A tree with changes makes no rows, unless with `--allow-dirty`.
+A row follows from its seed bit for bit on one machine with one set of versions. Another processor
+multiplies matrices by other kernels, which differ in the last bits of a number; from there on the
+training is another one.
 
 - **The same for both**: environments, number of steps, seeds, one thread, environments stepped one
   after the other in one process. A training ends with the first update that reaches the number of
@@ -156,7 +160,18 @@ def _section(one: Comparison, picture: str | None) -> str:
     ]
     if picture is not None:
         parts.append(f"![Learning curves of both on {task.title}]({picture})")
+    parts.append(_made_by([row for library in has_rows for row in one.rows[library]]))
     return "\n\n".join(parts)
+
+
+def _made_by(found: Sequence[Row]) -> str:
+    """Of which commits and machines the rows of a task are."""
+    commits = _counted(f"`{row.commit}`" for row in found)
+    machines = list(dict.fromkeys(row.machine for row in found))
+    if len(machines) == 1:
+        return f"Made by commits (rows) {commits}, on one kind of machine: {machines[0]}."
+    each = _counted(row.machine for row in found)
+    return f"Made by commits (rows) {commits}, on machines of {len(machines)} kinds: {each}."
 
 
 def _figures(task: Task, of: Sequence[Row], estimate: Interval, is_timed: bool) -> list[str]:
@@ -204,13 +219,25 @@ def _origin(comparisons: Sequence[Comparison]) -> str:
     parts = ["## Rows", f"{len(found)} of {len(planned)} rows are there.{_missing(missing)}"]
     if found:
         parts.append(
-            "Seconds are medians of one training, on a machine that may have had other work. "
-            "`-dirty` is a commit with changes on top.\n\n"
+            "Seconds are medians of one training, on a machine that may have had other work.\n\n"
             f"- Commits (rows): {_counted(f'`{row.commit}`' for row in found)}\n"
+            f"{_unclean(found)}"
             f"- Machines (rows): {_counted(row.machine for row in found)}\n"
             f"- Versions: {_versions(found)}"
         )
     return "\n\n".join(parts)
+
+
+def _unclean(found: Iterable[Row]) -> str:
+    counts = Counter(f"{row.task} {LIBRARIES[row.library]}" for row in found if not _is_clean(row))
+    if not counts:
+        return ""
+    named = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return f"- Made on an unclean tree (`-dirty`: a commit with changes on top): {named}\n"
+
+
+def _is_clean(row: Row) -> bool:
+    return rows.is_clean(row.commit)
 
 
 def _missing(missing: Iterable[Job]) -> str:

@@ -38,6 +38,9 @@ class Row:
     machine: str
     commit: str
     begun: str
+    processor: str = ""
+    """By whose kernels the numbers came about: another one's differ in their last bits."""
+    blas: str = ""
 
     @property
     def score(self) -> float:
@@ -65,7 +68,25 @@ def path_of(folder: Path, job: Job) -> Path:
     return folder / f"{job}.json"
 
 
-def write(folder: Path, job: Job, row: Row) -> None:
+def is_clean(commit: str) -> bool:
+    """Whether a row with this stamp can be made again from what is checked out there."""
+    return commit != "unknown" and not commit.endswith("-dirty")
+
+
+def check_clean(commit: str) -> None:
+    """ConfigError where nobody could say what a row was made by."""
+    if not is_clean(commit):
+        raise ConfigError(
+            f"rows would be stamped {commit!r}, so that nobody could make them again: expected a "
+            "commit of a tree without changes. Commit what was changed, or take --allow-dirty for "
+            "rows that are not to be kept."
+        )
+
+
+def write(folder: Path, job: Job, row: Row, allow_dirty: bool = False) -> None:
+    """Keep one; ConfigError for what an unclean tree has made, unless that is allowed."""
+    if not allow_dirty:
+        check_clean(row.commit)
     folder.mkdir(parents=True, exist_ok=True)
     whole.write(path_of(folder, job), [row.to_json().encode()])
 

@@ -20,9 +20,10 @@ from pathlib import Path
 
 from benchmarks.learning import report, rows
 from benchmarks.learning.tasks import LIBRARIES, TASKS, Job, jobs
+from benchmarks.learning.trial import commit
 from benchmarks.plan import ROOT
 from shoal.engine.machine import usable_cores
-from shoal.errors import suggest
+from shoal.errors import ConfigError, suggest
 from shoal.monitor import whole
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -35,7 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     all_jobs = list(given.jobs)
     waiting = [job for job in all_jobs if given.again or rows.read(given.rows, job) is None]
     print(f"{len(waiting)} of {len(all_jobs)} rows are to be made", flush=True)
-    crew = Crew(given.rows, given.jobs_at_once)
+    if waiting and not given.allow_dirty:
+        try:
+            rows.check_clean(commit())
+        except ConfigError as problem:
+            sys.exit(str(problem))
+    crew = Crew(given.rows, given.jobs_at_once, given.allow_dirty)
     code = 0
     try:
         with _terminated_as_interrupted():
@@ -71,8 +77,9 @@ class Child:
 class Crew:
     """Processes that make rows, so many at a time."""
 
-    def __init__(self, folder: Path, num_at_once: int) -> None:
+    def __init__(self, folder: Path, num_at_once: int, allow_dirty: bool = False) -> None:
         self._folder, self._num_at_once = folder, num_at_once
+        self._allow_dirty = allow_dirty
         self._running: list[Child] = []
         self.failed: list[Job] = []
 
@@ -98,6 +105,7 @@ class Crew:
         task = job.task
         words = [task.name, job.library, str(job.seed), "--steps", str(task.steps)]
         words += ["--rows", str(self._folder), "--parent", str(os.getpid())]
+        words += ["--allow-dirty"] * self._allow_dirty
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
         process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.learning.one", *words],
@@ -152,6 +160,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--minutes", type=float, default=float("inf"), help="begin no row after so many")
     add("--steps", type=int, metavar="N", help="for a try: with --rows, in another folder")
     add("--rows", type=Path, default=rows.FOLDER, help="folder of the rows")
+    add("--allow-dirty", action="store_true", help="make rows of a tree with changes, too")
     add("--again", action="store_true", help="make rows that are there once more")
     add("--no-report", action="store_true", help="leave docs/results.md as it is")
     given = parser.parse_args(arguments)
@@ -165,7 +174,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if given.steps is not None:
         if given.rows == rows.FOLDER:
             parser.error("--steps is for a try: say with --rows which other folder takes its rows.")
-        given.no_report = True
+        given.no_report = given.allow_dirty = True
     chosen = [TASKS[name] for name in TASKS if name in given.tasks]
     if given.steps is not None:
         chosen = [replace(task, steps=given.steps) for task in chosen]

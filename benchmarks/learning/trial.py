@@ -93,6 +93,8 @@ def row_of(job: Job, learn: Learn, num_episodes: int = EPISODES, env: Any = None
         machine=f"{machine.cpu}, {machine.cores} cores",
         commit=stamp,
         begun=begun.strftime("%Y-%m-%d %H:%M UTC"),
+        processor=machine.processor,
+        blas=machine.blas,
     )
 
 

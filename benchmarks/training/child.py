@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.training.plan import FLOORS, SB3, SHOAL
+from benchmarks.training.plan import FLOORS, GRADIENTS, SB3, SHOAL, WITHOUT
 from benchmarks.training.task import Numbers, Task
 
 Measure = Callable[[Task, float], tuple[Numbers, str]]
@@ -35,6 +35,10 @@ def contestant(name: str) -> Measure:
         return partial(import_module("benchmarks.training.sb3").measure, **SB3[name])
     if name in FLOORS:
         return partial(import_module("benchmarks.training.floor").measure, precision=FLOORS[name])
+    if name in GRADIENTS:
+        return partial(import_module("benchmarks.training.ablate").gradient, way=GRADIENTS[name])
+    if name in WITHOUT:
+        return partial(import_module("benchmarks.training.ablate").without, part=WITHOUT[name])
     return partial(import_module("benchmarks.training.ours").measure, **SHOAL[name])
 
 

@@ -141,8 +141,8 @@ def taken_s(calls: Sequence[Call], device: str, dtype: torch.dtype) -> float:
     for _ in range(_WARM_UPS):
         do_all()
     if device != "cuda":
-        return _timed(do_all, lambda: None)
-    return _timed(_graph_of(do_all).replay, torch.cuda.synchronize)
+        return timed(do_all, lambda: None)
+    return timed(_graph_of(do_all).replay, torch.cuda.synchronize)
 
 
 def _graph_of(do_all: Callable[[], None]) -> Any:
@@ -153,7 +153,7 @@ def _graph_of(do_all: Callable[[], None]) -> Any:
     return graph
 
 
-def _timed(do: Callable[[], None], finish: Callable[[], None]) -> float:
+def timed(do: Callable[[], None], finish: Callable[[], None]) -> float:
     """The shortest of several times: others who use the machine only ever make it longer."""
     finish()
     shortest_s, until = math.inf, time.perf_counter() + _WHILE_S

@@ -14,7 +14,7 @@ from benchmarks.training.task import Task
 from benchmarks.workloads import WORKLOADS
 
 OURS, OVERLAP, AS_IT_COMES = "shoal", "shoal, overlap", "shoal as it comes"
-LEAN = {"save_every": 0, "eval_every": 0, "calibrate": False}
+LEAN = {"save_every": 0, "save_every_minutes": 0.0, "eval_every": 0, "calibrate": False}
 """Without checkpoints, evaluations and the comparison with one environment: others do none."""
 SHOAL: dict[str, dict[str, Any]] = {
     OURS: LEAN,
@@ -29,6 +29,15 @@ SB3: dict[str, dict[str, Any]] = {
     "sb3 subproc": {"backend": "subproc"},
     "sb3 subproc, 1 thread": {"backend": "subproc", "num_threads": 1},
 }
+GRADIENTS = {
+    "as it is, NumPy": "as it is",
+    "autograd, Adam tensor by tensor": "plain",
+    "autograd, fused Adam": "fused",
+    "autograd, fused Adam, torch.compile": "compiled",
+}
+"""Ways to one gradient."""
+WITHOUT = {"shoal, no CUDA graphs": "graphs", "shoal, rollouts copied": "pages"}
+"""Parts that training on a GPU can do without."""
 FLOOR = "floor"
 FLOORS = {
     FLOOR: "as it comes",
@@ -74,6 +83,7 @@ CLAIMED = {4: 2.5, 8: 4.0, 16: 6.0}
 """How many times as fast as one environment others say that they are, on enough cores."""
 PIXELS = Course(WORKLOADS["pixels-84"].env, 1024, 4, rollout=8192)
 PIXELS_ENVS = (64, 256)
+GRADIENT_OF, GRADIENT_SIZES = "CartPole-v1", (64, 256)
 
 
 def _task(course: Course, contestant: str, n_envs: int, steps: int, device: str = "cpu") -> Task:
@@ -119,6 +129,18 @@ def threshold(contestants: Sequence[str]) -> Groups:
     told = known.sb3.ppo
     shape = (known.sb3.n_envs, told["n_steps"], told["batch_size"], told["n_epochs"], known.steps)
     return [[Task(one, known.env, *shape, threshold=known.threshold) for one in contestants]]
+
+
+def ablate(sizes: Sequence[int], compiles: bool, device: str, steps: int) -> Groups:
+    """One gradient of so many steps, in every way; on a GPU training from frames without parts."""
+    ways = [one for one, way in GRADIENTS.items() if compiles or way != "compiled"]
+    groups = [[Task(one, GRADIENT_OF, size, 1, size, 1, size) for one in ways] for size in sizes]
+    if device == "cuda":
+        groups += [
+            [_task(PIXELS, one, n_envs, steps, device) for one in (OURS, *WITHOUT)]
+            for n_envs in PIXELS_ENVS
+        ]
+    return groups
 
 
 def gpu(

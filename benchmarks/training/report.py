@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.plan import name_of
 from benchmarks.report import machine_lines
 from benchmarks.training.group import SHARES, Group, between, named, shares
-from benchmarks.training.plan import AGAINST, CLAIMED, FLOORS, OURS, OVERLAP
+from benchmarks.training.plan import AGAINST, CLAIMED, FLOORS, GRADIENTS, OURS, OVERLAP
 from benchmarks.training.task import Answer, Numbers, Record, middle
 from shoal.measure import Job, Row, Spread, best, paired_ratio
 from shoal.measure.summary import disturbance
@@ -243,8 +243,8 @@ def _never(group: Group) -> Iterable[str]:
 
 def _wallclock(groups: Sequence[Group]) -> Iterable[str]:
     yield (
-        "Wall clock of whole commands. The first installs everything into `.venv` and trains; the "
-        "second only trains. *The run* is the part of it that `summary.json` tells."
+        "Wall clock of whole commands. In a new clone it installs everything into `.venv` and "
+        "trains; again, it only trains. *The run* is the part of it that `summary.json` tells."
     )
     for group in groups:
         jobs = dict.fromkeys(one.task.job for one in group.answers)
@@ -312,10 +312,47 @@ def _gpu_cells(group: Group, row: Row) -> list[str]:
     ]
 
 
+# --- without one part or another ----------------------------------------------------------------
+
+
+def _ablate(groups: Sequence[Group]) -> Iterable[str]:
+    yield (
+        "One gradient of CartPole's network on random data, on one thread: forward, PPO's loss, "
+        "back, clipping and Adam. Of each round the shortest of many counts; *the first* may have "
+        "to be compiled. Training is that from frames, as it is and without one part."
+    )
+    for group in groups:
+        task = group.answers[0].task
+        is_gradient = task.contestant in GRADIENTS
+        if is_gradient:
+            yield f"## One gradient of {task.batch_size}"
+            yield as_markdown(
+                _GRADIENT_HEADERS, [_gradient_cells(group, row) for row in group.rows]
+            )
+        else:
+            yield f"## {group.title}, {task.device}"
+            yield as_markdown(_GPU_HEADERS, [_gpu_cells(group, row) for row in group.rows])
+
+
+_GRADIENT_HEADERS = ("", "one", "lowest to highest", "the first")
+
+
+def _gradient_cells(group: Group, row: Row) -> list[str]:
+    each = [one.numbers["gradient_s"] for one in group.of_job(row.job)]
+    found = group.middle(row.job)
+    return [
+        row.job.contestant,
+        seconds(found.get("gradient_s")),
+        f"{seconds(min(each))} to {seconds(max(each))}" if each else NONE,
+        seconds(found.get("first_s")),
+    ]
+
+
 _KINDS = {
     "against": ("Whole training against Stable-Baselines3", _against),
     "speedup": ("Whole training with one environment and with more", _speedup),
     "threshold": ("Time to a threshold", _threshold),
-    "wallclock": ("From a bare clone to a solved CartPole", _wallclock),
+    "wallclock": ("From a bare clone to what was trained", _wallclock),
     "gpu": ("Whole training from frames", _gpu),
+    "ablate": ("What each part brings", _ablate),
 }

@@ -37,6 +37,8 @@ Numbers = dict[str, float]
     kernels            share of time in which the GPU computed, from the kernels of one update
     copies             ... in which it copied
     busy               share of time in which it did anything, as nvidia-smi tells
+    gradient_s         one gradient
+    first_s            ... the first one, which may have to be compiled
     floor_acting_s     matrix products and convolutions of one update: of choosing actions
     floor_learning_s   ... and of learning
 """

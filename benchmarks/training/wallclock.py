@@ -1,4 +1,4 @@
-"""From a bare clone to a solved CartPole, as somebody new to it would: `git clone`, `make`."""
+"""From a bare clone to what was trained, as somebody new to it would: `git clone`, `make`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.plan import ROOT
@@ -14,22 +14,32 @@ from benchmarks.training.task import Answer, Numbers, Task
 from shoal.training.config import PPORun
 from shoal.training.settings import load_yaml
 
-CLONE, AGAIN = "git clone, make train-cartpole", "make train-cartpole, again"
+COMMANDS = {"train-cartpole": "ARGS=--run-dir {folder}", "train": "TRAIN_OUTPUT_DIR={folder}"}
+"""What is made, and how it is told where its run goes."""
 
 
-def measure(repeats: int) -> Iterator[Answer]:
+def measure(repeats: int, targets: Sequence[str] = tuple(COMMANDS)) -> Iterator[Answer]:
     """Each time in a clone of its own: with what it installs, and once more without."""
     for number in range(repeats):
-        with tempfile.TemporaryDirectory(prefix="shoal-clone-") as folder:
-            clone, begun = Path(folder) / "shoal", time.perf_counter()
-            _call(["git", "clone", "--quiet", str(ROOT), str(clone)], Path(folder))
-            yield _trained(CLONE, clone, begun, number)
-            yield _trained(AGAIN, clone, time.perf_counter(), number)
+        for target in targets:
+            with tempfile.TemporaryDirectory(prefix="shoal-clone-") as folder:
+                clone, begun = Path(folder) / "shoal", time.perf_counter()
+                _call(["git", "clone", "--quiet", str(ROOT), str(clone)], Path(folder))
+                yield _trained(from_clone(target), clone, target, begun, number)
+                yield _trained(again(target), clone, target, time.perf_counter(), number)
 
 
-def _trained(what: str, clone: Path, begun: float, number: int) -> Answer:
-    runs = "first" if what == CLONE else "again"
-    _call(["make", "train-cartpole", f"ARGS=--run-dir {runs}"], clone)
+def from_clone(target: str) -> str:
+    return f"git clone, make {target}"
+
+
+def again(target: str) -> str:
+    return f"make {target}, again"
+
+
+def _trained(what: str, clone: Path, target: str, begun: float, number: int) -> Answer:
+    runs = "first" if what == from_clone(target) else "again"
+    _call(["make", target, COMMANDS[target].format(folder=runs)], clone)
     whole_s = time.perf_counter() - begun
     (run,) = (clone / runs).iterdir()
     return Answer(

@@ -18,8 +18,8 @@ EPISODES = 100
 Clock = Callable[[], float]
 
 
-class Enough(Exception):
-    """Raised out of a training that has been measured."""
+class Enough(BaseException):
+    """Raised out of a training that has been measured; nothing of it is to be kept."""
 
 
 class Moment(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ from gymnasium import spaces
 
 torch = pytest.importorskip("torch")
 
+from learning.test_in_place import Noise, copied, is_in_place  # noqa: E402
+from shoal.algos import pinning  # noqa: E402
 from shoal.algos.agent import Agent  # noqa: E402
 from shoal.algos.networks import NetworkConfig  # noqa: E402
 from shoal.training.config import PPORun  # noqa: E402
@@ -102,3 +106,66 @@ def test_a_cpu_and_a_gpu_learn_alike() -> None:
         found[device] = [one.detach().cpu() for one in training.agent.parameters()]
     for one, other in zip(found["cpu"], found["cuda"], strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+# --- memory that a GPU reads by itself -----------------------------------------------------------
+
+
+def test_memory_is_pinned_once_and_for_as_long_as_it_exists() -> None:
+    array = np.zeros(1 << 16, np.float32)
+    address = array.ctypes.data
+    for _ in range(2):
+        pinning.pin(array)
+    assert torch.from_numpy(array).is_pinned()
+    del array
+    gc.collect()
+    assert address not in pinning._pinned
+
+
+def test_memory_that_cannot_be_pinned_is_used_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    whole = np.ones(1 << 16, np.float32)
+    pinning.pin(whole)
+    with caplog.at_level(logging.INFO, "shoal"):
+        pinning.pin(whole[1024:])  # some of it is registered already, which CUDA refuses
+    assert "could not be pinned" in caplog.text
+    assert torch.from_numpy(whole[1024:]).to("cuda").sum().item() == whole.size - 1024
+
+
+def learnt(backend: str) -> tuple[list[list[Any]], list[bool], list[Any]]:
+    """Rollouts, whether each was pinned and in place, and the weights that came of them."""
+    config = override(
+        PPORun(),
+        n_envs=5,
+        n_steps=6,
+        n_epochs=2,
+        batch_size=10,
+        hidden_sizes=(4,),
+        total_steps=10**6,
+        device="cuda",
+        backend=backend,
+        num_workers=2,
+        seed=1,
+    )
+    rollouts, in_place = [], []
+    with Training(config, Noise) as training:
+        for _ in range(4):
+            rollout = training.source.collect()
+            pages = [leaf for leaf in rollout.observations if leaf.shape[-1] == 4096]
+            is_pinned = all(torch.from_numpy(page).is_pinned() for page in pages)
+            in_place.append(is_pinned and is_in_place(rollout))
+            rollouts.append(copied(rollout))
+            training.learner.update(rollout)
+            del rollout, pages
+        weights = [one.detach().cpu() for one in training.agent.parameters()]
+    return rollouts, in_place, weights
+
+
+def test_rollouts_that_a_gpu_reads_in_place_are_those_of_the_serial_backend() -> None:
+    expected, _, wanted = learnt("serial")
+    found, in_place, weights = learnt("process")
+    assert in_place == [True] * 4
+    for mine, theirs in zip(found, expected, strict=True):
+        for one, other in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+    for mine, theirs in zip(weights, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 import shoal  # noqa: E402
 from conftest import SETTINGS, Setting  # noqa: E402
+from learning import worlds  # noqa: E402
 from shoal.algos.networks import NetworkConfig  # noqa: E402
 from shoal.algos.ppo.config import PPOConfig  # noqa: E402
 from shoal.rollout.actor import Decision  # noqa: E402
@@ -38,6 +39,25 @@ REMEMBERING = replace(
     network=NetworkConfig(memory="lstm", memory_size=8, normalize_observations=True),
 )
 
+
+def normalized(config: PPORun, **network: Any) -> PPORun:
+    network["normalize_observations"] = True
+    return replace(
+        config,
+        ppo=replace(config.ppo, normalize_rewards=True),
+        network=replace(config.network, **network),
+    )
+
+
+KINDS: dict[str, tuple[PPORun, Any]] = {
+    "clipped": (normalized(SMALL), "Pendulum-v1"),
+    "tanh": (normalized(SMALL, squash_actions=True), "Pendulum-v1"),
+    "remembering": (REMEMBERING, "CartPole-v1"),
+    "masked": (SMALL, worlds.MaskedSwitches),
+    "dict": (SMALL, worlds.Described),
+    "pixels": (SMALL, worlds.Picture),
+}
+"""What is learnt by other formulas than the plain one: its configuration and environment."""
 
 IN_TURNS = replace(SMALL, envs=replace(SMALL.envs, overlap=True))
 
@@ -87,6 +107,38 @@ def test_every_backend_gives_the_same_weights(
     with Training(goal(replace(SMALL, envs=envs)), "CartPole-v1") as training:
         advance(training, 4)
         assert_same(weights(training), oracle)
+
+
+@pytest.fixture(scope="module")
+def oracles() -> dict[str, dict[str, Any]]:
+    """The weights of every kind, once they were asked for."""
+    return {}
+
+
+def oracle_of(kind: str, oracles: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    if kind not in oracles:
+        config, env = KINDS[kind]
+        with Training(goal(config), env) as training:
+            before = weights(training)
+            advance(training, 2)
+            oracles[kind] = weights(training)
+        assert any(not torch.equal(before[name], one) for name, one in oracles[kind].items())
+    return oracles[kind]
+
+
+@pytest.mark.parametrize(
+    "setting", [Setting(name, 2) for name in ("serial", "thread", "process", "hybrid")], ids=str
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_policy_learns_the_same_everywhere(
+    kind: str, setting: Setting, oracles: dict[str, dict[str, Any]]
+) -> None:
+    config, env = KINDS[kind]
+    where: Any = setting.backend
+    envs = replace(config.envs, backend=where, num_workers=setting.num_workers)
+    with Training(goal(replace(config, envs=envs)), env) as training:
+        advance(training, 2)
+        assert_same(weights(training), oracle_of(kind, oracles))
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
@@ -180,17 +232,26 @@ def test_an_environment_that_cannot_be_replayed_begins_anew_and_the_log_says_so(
         assert resumed.source.step == 2 * STEPS
 
 
-def test_what_the_learner_thinks_of_an_action_is_what_the_actor_thought() -> None:
-    for config in (SMALL, REMEMBERING):
-        with Training(goal(config), "CartPole-v1") as training:
-            advance(training, 2)
-            rollout = training.source.collect()
-            material = training.learner._material(rollout)
-            for batch, opinion in training.learner._opinions(material, rollout):
-                log_probs, values, *_ = batch.numbers.numpy()
-                found = opinion.judged.log_probs
-                np.testing.assert_allclose(found, log_probs, atol=1e-6, rtol=1e-5)
-                np.testing.assert_allclose(opinion.values, values, atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("kind", ["plain", *KINDS])
+def test_what_the_learner_thinks_of_an_action_is_what_the_actor_thought(kind: str) -> None:
+    config, env = KINDS.get(kind, (SMALL, "CartPole-v1"))
+    with Training(goal(config), env) as training:
+        advance(training, 2)
+        rollout = training.source.collect()
+        material = training.learner._material(rollout)
+        num_steps = 0
+        for batch, opinion in training.learner._opinions(material, rollout):
+            log_probs, values, *_ = np.asarray(batch.numbers)
+            found, judged = map(as_array, (opinion.judged.log_probs, opinion.values))
+            np.testing.assert_allclose(found, log_probs, atol=1e-6, rtol=1e-5)
+            np.testing.assert_allclose(judged, values, atol=1e-5, rtol=1e-5)
+            num_steps += found.size
+        assert num_steps >= rollout.num_steps
+        assert np.ptp(rollout.log_probs) > 1e-3, "they are all the same"
+
+
+def as_array(numbers: Any) -> Any:
+    return numbers.detach().numpy() if isinstance(numbers, torch.Tensor) else np.asarray(numbers)
 
 
 class Sparse(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -307,6 +307,8 @@ def test_a_report_says_of_which_commit_it_is_where_that_is_known() -> None:
     told = replace(MACHINE, commit="0123456789-dirty")
     assert "numpy 2; commit 0123456789-dirty; load 0.5" in report.machine_lines(told)
     assert "numpy 2; load 0.5" in report.machine_lines(MACHINE)
+    told = replace(told, blas="openblas 0.3 Haswell")
+    assert "; BLAS openblas 0.3 Haswell; commit 0123456789-dirty;" in report.machine_lines(told)
 
 
 def test_a_report_says_what_the_record_holds() -> None:

@@ -22,9 +22,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("yaml")
 
-from benchmarks.learning import intervals, ours, plots, report, rows, run, tasks, trial
+from benchmarks.learning import intervals, one, ours, plots, report, rows, run, tasks, trial
 from benchmarks.learning.intervals import Interval
-from benchmarks.learning.one import train_of
 from benchmarks.learning.rows import Row
 from benchmarks.learning.tasks import TASKS, Job, Linear, Settings, Task, jobs
 from benchmarks.learning.worlds import cartpole_without_velocities
@@ -33,6 +32,7 @@ from shoal import ConfigError
 from shoal.seeding import evaluation_seed
 from shoal.testing import check_env
 from shoal.training.config import PPORun
+from shoal.training.ppo import Training
 from shoal.training.settings import load_yaml
 
 CARTPOLE = TASKS["cartpole"]
@@ -75,6 +75,18 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 def test_a_task_is_what_its_config_says(task: Task) -> None:
     config = load_yaml(PPORun, ROOT / task.config)
     assert (config.envs.env, config.goal.total_steps) == (task.env, task.steps)
+
+
+NEEDS = {"lunarlander": "Box2D", "hopper": "mujoco", "halfcheetah": "mujoco"}
+NEEDS |= {"connect_four": "pettingzoo", "simple_spread": "mpe2", "gameboy_long": "pyboy"}
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_every_task_can_be_trained_as_rows_are_made(task: Task) -> None:
+    pytest.importorskip(NEEDS.get(task.name, "gymnasium"))
+    config = ours.config_of(Job(task, "shoal", 0))
+    with Training(config, config.envs.env) as training:
+        assert (training.envs.num_envs, training.source.step) == (config.envs.n_envs, 0)
 
 
 def test_libraries_take_turns_seed_by_seed() -> None:
@@ -221,6 +233,38 @@ def test_a_row_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (told["score"], told["score_std"], told["commit"]) == (7.0, 1.0, "abc")
 
 
+@pytest.mark.parametrize("stamp", ["0123456789-dirty", "unknown"])
+def test_a_row_that_nobody_can_make_again_is_refused(tmp_path: Path, stamp: str) -> None:
+    job = Job(CARTPOLE, "shoal", 0)
+    with pytest.raises(ConfigError, match=f"stamped '{stamp}'.* --allow-dirty"):
+        rows.write(tmp_path, job, row(job, commit=stamp))
+    assert rows.read(tmp_path, job) is None
+    rows.write(tmp_path, job, row(job, commit=stamp), allow_dirty=True)
+    assert rows.read(tmp_path, job) is not None
+
+
+@pytest.mark.parametrize("program", [run, one])
+def test_an_unclean_tree_is_told_before_anything_is_trained(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "commit", lambda: "0123456789-dirty")
+    words = ["cartpole", "shoal", "0"] if program is one else ["--tasks", "cartpole"]
+    with pytest.raises((ConfigError, SystemExit), match="Commit what was changed"):
+        program.main([*words, "--rows", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+UNCLEAN = ("acrobot-sb3-", "pendulum-sb3-", "connect_four-")
+"""Rows that were made on an unclean tree, until they are made again."""
+
+
+def test_rows_that_are_kept_are_of_clean_commits() -> None:
+    files = [file for file in rows.FOLDER.glob("*.json") if not file.name.startswith(UNCLEAN)]
+    assert len(files) > 100
+    odd = [file.name for file in files if not rows.is_clean(Row.from_json(file.read_text()).commit)]
+    assert not odd, "make them again: python -m benchmarks.learning.run --again --tasks ..."
+
+
 def test_a_row_of_another_cartridge_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +323,7 @@ def test_a_row_that_fails_is_told_and_the_others_are_made(
 ) -> None:
     task = replace(CARTPOLE, steps=512)
     bad, good = Job(task, "shoal", -1), Job(task, "shoal", 0)
-    crew = run.Crew(tmp_path, 1)
+    crew = run.Crew(tmp_path, 1, allow_dirty=True)
     crew.work([bad, good], math.inf)
     assert crew.failed == [bad]
     assert rows.read(tmp_path, good) is not None
@@ -360,7 +404,7 @@ def written(folder: Path, ours: float, theirs: float, num_seeds: int = 3) -> Non
 def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
     written(tmp_path, 470.0, 400.0)
     job = Job(CARTPOLE, "shoal", 3)
-    rows.write(tmp_path, job, row(job, 500.0, commit="def-dirty"))
+    rows.write(tmp_path, job, row(job, 500.0, commit="def-dirty"), allow_dirty=True)
     text = report.markdown(report.compare(tmp_path, near), {"cartpole": "images/one.svg"})
     for part in (
         "| CartPole-v1 | 100,000 | 485.0 (484.0 to 486.0) | 410.0 (409.0 to 411.0) | above |",
@@ -371,7 +415,9 @@ def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
         "Asked: at least 475 on every seed.",
         "(images/one.svg)",
         "7 of 151 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
-        "`abc` (6), `def-dirty` (1)",
+        "- Commits (rows): `abc` (6), `def-dirty` (1)",
+        "- Made on an unclean tree (`-dirty`: a commit with changes on top): cartpole Shoal 1",
+        "Made by commits (rows) `abc` (6), `def-dirty` (1), on one kind of machine: A CPU",
         "A CPU, 2 cores (7)",
         "torch 2",
     ):
@@ -385,6 +431,7 @@ def test_times_of_different_machines_are_not_compared(tmp_path: Path) -> None:
     rows.write(tmp_path, job, row(job, 410.0, machine="Another CPU, 16 cores"))
     text = report.markdown(report.compare(tmp_path, near), {})
     assert "wall s" not in text
+    assert "on machines of 2 kinds: A CPU, 2 cores (5), Another CPU, 16 cores (1)." in text
     assert "| Shoal | 3 | 480.0 (479.0 to 481.0) | 470.0 to 490.0 | 2 of 3 |\n" in text
 
 
@@ -460,7 +507,7 @@ def test_games_are_won_by_what_the_last_info_says(library: str, share: float) ->
     pytest.importorskip("pyboy")
     game = TASKS["gameboy_long"]
     assert game.libraries == ("shoal", "random", "scripted")
-    made = train_of(library)(Job(game, library, 0), 3)
+    made = one.train_of(library)(Job(game, library, 0), 3)
     assert made.returns == [share] * 3
 
 

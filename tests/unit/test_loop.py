@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import shoal  # noqa: E402
 from shoal.monitor.jsonl import read as read_rows  # noqa: E402
 from shoal.rollout.rollout import Rollout  # noqa: E402
 from shoal.training.checkpoint import read  # noqa: E402
-from shoal.training.loop import Progress, learn  # noqa: E402
+from shoal.training.loop import Progress, learn, shares_of  # noqa: E402
 
 SHORT: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -107,6 +108,43 @@ def test_callbacks_are_in_the_time_of_a_run_and_not_in_its_pace(
     assert [row["engine/episodes_per_s"] for row in told] == [0.25, 0.25, 0.25]
     assert [row["run/time_s"] for row in told] == [4.0, 108.0, 212.0]
     assert progress.working_s == 12.0
+
+
+def test_what_time_is_spent_on_is_added_up_over_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+
+    def source() -> Any:
+        for number in range(1, 4):
+            made = rollout(number)
+            yield replace(
+                made, facts=made.facts | {"time/stepping_s": number, "time/inference_s": 2}
+            )
+
+    class Slow:
+        def update(self, rollout: Rollout) -> dict[str, float]:
+            clock.now += 4.0
+            return {}
+
+    progress = Progress([])
+    learn(source(), Slow(), progress)
+    assert progress.spent_s == {"stepping": 6.0, "inference": 6.0, "learning": 12.0}
+    assert progress.metrics["time/stepping"] == 3 / 9
+
+
+def test_shares_of_time_are_those_of_the_whole_run(tmp_path: Path) -> None:
+    kept: list[Progress] = []
+    done = run(tmp_path, callbacks=[kept.append])
+    assert done.summary["shares_of_time"] == shares_of(kept[-1].spent_s)
+    assert sum(done.summary["shares_of_time"].values()) == pytest.approx(1.0)
+    last = updates(done.folder)[-1]
+    assert done.summary["shares_of_time"]["stepping"] != last["time/stepping"]
+
+
+def test_a_summary_says_how_many_episodes_ended_a_second(tmp_path: Path) -> None:
+    summary = run(tmp_path).summary
+    seconds = summary["steps"] / summary["steps_per_s"]
+    assert summary["episodes"] > 0
+    assert summary["episodes_per_s"] == pytest.approx(summary["episodes"] / seconds, rel=1e-2)
 
 
 def test_the_speed_of_a_run_is_that_of_its_updates(tmp_path: Path) -> None:

@@ -530,6 +530,12 @@ def test_the_machine_describes_itself() -> None:
     assert machine.cores >= 1
     assert machine.packages["gymnasium"] == gymnasium.__version__
     assert " " not in machine.name
+    built: Any = np.show_config(mode="dicts")
+    assert built["Build Dependencies"]["blas"]["version"] in machine.blas
+    if sys.platform == "linux":
+        told = dict(part.rsplit(" ", 1) for part in machine.processor.split(", "))
+        lines = Path("/proc/cpuinfo").read_text().replace("\t", "").splitlines()
+        assert all(f"{name}: {value}" in lines for name, value in told.items())
 
 
 def test_the_versions_of_all_that_can_be_measured_are_told() -> None:

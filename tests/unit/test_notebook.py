@@ -5,8 +5,11 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +28,9 @@ run = shoal.train(
 """
 
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
 def shown_by(cell: str, folder: Path) -> str:
     """All that a notebook with this one cell shows, as text."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
@@ -35,8 +41,17 @@ def shown_by(cell: str, folder: Path) -> str:
     resources = {"metadata": {"path": str(folder)}}
     client = nbclient.NotebookClient(book, timeout=100, kernel_name="python3", resources=resources)
     client.execute(env={**os.environ, "PYTHONPATH": path})
-    outputs = book.cells[0].outputs
-    return "\n".join(one.get("text") or one["data"]["text/plain"] for one in outputs)
+    return "\n".join(_said(book.cells[0].outputs, client.widget_state))
+
+
+def _said(outputs: Iterable[Any], widgets: Mapping[str, Any]) -> Iterator[str]:
+    """The text of what is shown; of a widget, what stands in it in the end."""
+    for one in outputs:
+        data = one.get("data", {})
+        if WIDGET in data:
+            yield from _said(widgets[data[WIDGET]["model_id"]]["outputs"], widgets)
+        else:
+            yield one.get("text") or data["text/plain"]
 
 
 def test_a_notebook_shows_progress(tmp_path: Path) -> None:
@@ -50,6 +65,21 @@ def test_a_notebook_shows_progress(tmp_path: Path) -> None:
         "final model",
     ):
         assert words in shown
+
+
+def test_a_notebook_with_widgets_draws_over_itself(tmp_path: Path) -> None:
+    pytest.importorskip("ipywidgets")
+    shown = shown_by(CELL.format(more=""), tmp_path)
+    assert shown.count("Step 1,024/1,024") == 1
+    assert "Step 512/1,024" not in shown, "it was drawn over"
+    assert "gradient_norm=" in shown, "which the lines do not tell"
+
+
+def test_a_notebook_without_widgets_is_told_line_by_line(tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['ipywidgets'] = None\n"
+    shown = shown_by(hidden + CELL.format(more=""), tmp_path)
+    assert "Step 512/1,024" in shown
+    assert "gradient_norm=" not in shown
 
 
 def test_a_notebook_can_do_without(tmp_path: Path) -> None:
@@ -82,3 +112,14 @@ def test_a_terminal_is_seen_and_a_file_is_not(
         assert not is_seen()
         monkeypatch.undo()
     os.close(ours)
+
+
+def test_the_pictures_of_the_documentation_are_made(tmp_path: Path) -> None:
+    for name in ("torch", "matplotlib", "moviepy", "pygame"):
+        pytest.importorskip(name)
+    script = Path(__file__).parents[2] / "scripts" / "training_pictures.py"
+    command = [sys.executable, str(script), "--steps", "4096", "--out", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=100)
+    assert (tmp_path / "training-display.svg").read_text().count("Reward") == 1
+    for name in ("training-curves.png", "training-frame.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,14 +17,15 @@ import torch
 
 from benchmarks import many_envs, train
 from benchmarks.plan import RESULTS, ROOT
-from benchmarks.training import contest, floor, gpu, ours, plan, wallclock
+from benchmarks.training import ablate, contest, floor, gpu, ours, plan, wallclock
 from benchmarks.training.report import markdown
 from benchmarks.training.task import Answer, Record, Task
 from benchmarks.training.watch import Moment, Pace, Threshold
 from benchmarks.workloads import WORKLOADS
 from shoal.errors import ConfigError
-from shoal.measure import Figures, Job, Machine, Outcome
+from shoal.measure import Figures, Job, Machine, Outcome, fingerprint
 from shoal.measure import Record as Stepping
+from shoal.rollout.play import Alone
 from shoal.training.config import PPORun
 from shoal.training.settings import load_yaml
 
@@ -38,6 +41,15 @@ def answer(contestant: str, number: int = 0, note: str = "", **more: Any) -> Ans
     names = {key: more.pop(key) for key in list(more) if key in Task.__dataclass_fields__}
     task = Task(**{**json.loads(TASK.to_json()), **names, "contestant": contestant})
     return Answer(task, number, more, note)
+
+
+def test_a_record_says_what_it_was_made_by() -> None:
+    begun = Record.begin("against", ["make", "bench-train"])
+    machine, now = Record.from_json(begun.to_json()).machine, fingerprint()
+    told = machine.commit, machine.blas, machine.processor
+    assert told == (now.commit, now.blas, now.processor)
+    assert now.commit or not (ROOT / ".git").exists()
+    assert machine.packages["torch"] == importlib.metadata.version("torch")
 
 
 # --- plans --------------------------------------------------------------------------------------
@@ -234,6 +246,45 @@ def test_stable_baselines_is_measured_where_it_is_installed(tmp_path: Path) -> N
     assert 0 < one.numbers["learning"] < 1
 
 
+def test_one_gradient_is_measured_in_every_way(tmp_path: Path) -> None:
+    asked = ["ablate", "--batch-sizes", "16", "--repeats", "1", "--out", str(tmp_path)]
+    assert train.main(asked) == 0
+    answers = kept(tmp_path).answers
+    assert {one.task.contestant for one in answers} < set(plan.GRADIENTS)
+    assert len(answers) == 3
+    assert all(one.numbers["gradient_s"] > 0.0 for one in answers), [one.skipped for one in answers]
+    (table,) = tmp_path.glob("*.md")
+    assert "## One gradient of 16" in table.read_text()
+
+
+def test_all_ways_go_down_the_same_gradient() -> None:
+    moved = {}
+    for way in ("as it is", "plain", "fused"):
+        torch.manual_seed(0)
+        agent, batch = floor.agent_of("CartPole-v1"), ablate.batch_of(64)
+        before = torch.cat([one.detach().reshape(-1).clone() for one in agent.parameters()])
+        ablate.WAYS[way](agent, batch)()
+        after = torch.cat([one.detach().reshape(-1) for one in agent.parameters()])
+        moved[way] = after - before
+    assert moved["as it is"].abs().max() > 1e-5
+    for way in ("plain", "fused"):
+        torch.testing.assert_close(moved[way], moved["as it is"], atol=2e-6, rtol=1e-3)
+
+
+def test_a_part_is_left_out_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(ours, "measure", lambda *_, **__: seen.append(Alone.is_in_place))
+    ablate.without(TASK, 0.0, "pages")
+    assert (seen, Alone.is_in_place) == ([False], True)
+
+
+def test_on_a_gpu_training_goes_without_one_part_or_another() -> None:
+    groups = plan.ablate([64], compiles=True, device="cuda", steps=8192)
+    assert [one.contestant for one in groups[0]] == list(plan.GRADIENTS)
+    assert [one.contestant for one in groups[1]] == [plan.OURS, *plan.WITHOUT]
+    assert all(one.device == "cuda" for group in groups[1:] for one in group)
+
+
 def test_what_went_wrong_in_a_process_is_told() -> None:
     lost = contest.run(Task("shoal", "NoSuchWorld-v0", 2, 4, 8, 1, steps=8))
     assert "NoSuchWorld" in lost.skipped
@@ -265,11 +316,52 @@ def test_a_run_from_a_bare_clone_has_its_row(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     answers = [
         Answer(wallclock.task_of(what, config), 0, wallclock.numbers_of(tmp_path, whole_s))
-        for what, whole_s in ((wallclock.CLONE, 73.0), (wallclock.AGAIN, 16.0))
+        for what, whole_s in (
+            (wallclock.from_clone("train-cartpole"), 73.0),
+            (wallclock.again("train-cartpole"), 16.0),
+        )
     ]
     text = markdown(Record.from_json(record("wallclock", *answers).to_json()))
     assert "| git clone, make train-cartpole | 1 | 73.00 s | 11.50 s | 100,352 | 500.0 |" in text
     assert "| make train-cartpole, again | 1 | 16.00 s | 11.50 s | 100,352 | 500.0 |" in text
+
+
+QUICK_REPOSITORY = {
+    "Makefile": """
+leave = mkdir -p $(1)/a-run && cp config.yaml summary.json $(1)/a-run/
+train-cartpole: ; $(call leave,$(lastword $(ARGS)))
+train: ; $(call leave,$(TRAIN_OUTPUT_DIR))
+""",
+    "config.yaml": "env: CartPole-v1\ntotal_steps: 5\n",
+    "summary.json": json.dumps(
+        {"steps": 5, "seconds": 2.0, "steps_per_s": 3.0, "evaluation": {"eval/return_mean": 4.0}}
+    ),
+}
+"""One whose `make` has nothing to install, and a run at hand: the real one takes minutes."""
+
+
+@pytest.mark.skipif(not (shutil.which("git") and shutil.which("make")), reason="needs both")
+def test_wall_clock_leaves_a_record_of_each_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    for name, text in QUICK_REPOSITORY.items():
+        (repository / name).write_text(text)
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    monkeypatch.setattr(wallclock, "ROOT", repository)
+    assert train.main(["wallclock", "--out", str(tmp_path / "out")]) == 0
+    answers = kept(tmp_path / "out").answers
+    assert [one.task.contestant for one in answers] == [
+        "git clone, make train-cartpole",
+        "make train-cartpole, again",
+        "git clone, make train",
+        "make train, again",
+    ]
+    assert all(one.numbers["evaluation"] == 4.0 for one in answers)
+    assert all(one.numbers["whole_s"] > 0.0 for one in answers)
 
 
 # --- pictures -----------------------------------------------------------------------------------

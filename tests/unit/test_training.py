@@ -545,6 +545,8 @@ def test_bad_input_is_refused_in_words(
         (OutputConfig, {"eval_max_steps": 0}, "eval_max_steps must be at least 1"),
         (OutputConfig, {"log_interval": 0}, "log_interval must be at least 1"),
         (OutputConfig, {"save_every": -1}, "save_every must be at least 0"),
+        (OutputConfig, {"save_every_minutes": -1.0}, "save_every_minutes must be a number that is"),
+        (OutputConfig, {"save_every_minutes": float("nan")}, "not below zero, got nan"),
         (OutputConfig, {"eval_every": -1}, "eval_every must be at least 0"),
         (OutputConfig, {"video_every": -1}, "video_every must be at least 0"),
         (RunConfig, {"seed": -1}, "seed must be at least 0"),

@@ -111,9 +111,22 @@ def test_of_an_unknown_environment_the_nearest_is_named(
     assert status == 2
     assert f"there is no environment {name!r}" in words
     assert f"Did you mean {nearest!r}?" in words
+    assert words.count("Did you mean") == 1, "Gymnasium's own suggestion is one without a version"
     assert not (tmp_path / "runs").exists()
     with pytest.raises(shoal.ConfigError, match=f"Did you mean '{nearest}'"):
         shoal.train("ppo", env=name, total_steps=1)
+
+
+@pytest.mark.parametrize("name", ["pistonball_v6", "pistonball-v6", "pistonball"])
+def test_an_id_of_pettingzoo_without_its_group_is_told_in_full(
+    name: str, told: Told, tmp_path: Path
+) -> None:
+    pytest.importorskip("pettingzoo")
+    status, words = told("train", "ppo", *flags(env=name, run_dir=tmp_path / "runs"))
+    assert status == 2
+    assert "PettingZoo calls it 'butterfly/pistonball-v6'" in words
+    with pytest.raises(shoal.ConfigError, match="PettingZoo calls it 'butterfly/pistonball-v6'"):
+        shoal.make(name)
 
 
 PACKAGES = [

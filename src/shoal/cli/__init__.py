@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from shoal import __version__
 from shoal.cli import advise, bench, check, doctor, eval, replay, train
 from shoal.engine.machine import is_trusted
-from shoal.errors import ShoalError
+from shoal.errors import ConfigError, EnvRaised, RemoteTraceback, ShoalError
 
 
 class Command(Protocol):
@@ -36,7 +37,7 @@ COMMANDS: dict[str, Command] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0 if all is well, 1 if not, 2 for wrong usage."""
+    """Run a command; the exit code is 0 if all is well, 1 if not, 2 for what cannot be."""
     parser = argparse.ArgumentParser(
         prog="shoal", description="Many reinforcement-learning environments at once."
     )
@@ -49,8 +50,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return COMMANDS[given.command].run(given)
     except ShoalError as problem:
-        print(f"shoal {given.command}: {problem}", file=sys.stderr)
-        return 2
+        print(f"shoal {given.command}: {_told(problem)}", file=sys.stderr)
+        return 2 if isinstance(problem, ConfigError) else 1
+
+
+def _told(problem: ShoalError) -> str:
+    """What happened; of an environment's own exception its traceback, too, and what was noted."""
+    cause = problem.__cause__ if isinstance(problem, EnvRaised) else None
+    return "\n".join([str(problem), *_trace(cause), *getattr(problem, "__notes__", ())])
+
+
+def _trace(cause: BaseException | None) -> Iterator[str]:
+    """The traceback that an exception has, here or in the worker that it came from."""
+    if cause is not None:
+        remote = cause if isinstance(cause, RemoteTraceback) else cause.__cause__
+        is_remote = isinstance(remote, RemoteTraceback)
+        text = str(remote) if is_remote else "".join(traceback.format_exception(cause))
+        yield text.strip()
 
 
 def _look_here() -> None:

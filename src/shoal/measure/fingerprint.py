@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import subprocess
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from shoal.engine.machine import usable_cores
 
@@ -31,6 +35,7 @@ _PACKAGES = (
     "pyboy",
 )
 """What is stepped, and by whom; those that are installed are told."""
+_PROCESSOR = ("vendor_id", "cpu family", "model", "stepping")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,10 @@ class Machine:
     """Processes that wanted to run, over the last minute, when the run began."""
     commit: str = ""
     """Of the checkout that Shoal is in, "-dirty" with changes; else what SHOAL_COMMIT says."""
+    processor: str = ""
+    """Maker, family, model and stepping, of which the name alone may tell little."""
+    blas: str = ""
+    """What multiplies matrices for NumPy, and for which processor it has chosen its kernels."""
 
     @property
     def name(self) -> str:
@@ -59,8 +68,9 @@ class Machine:
 
 def fingerprint() -> Machine:
     """This machine, now."""
+    cpuinfo = _cpuinfo()
     return Machine(
-        cpu=_cpu_model(),
+        cpu=cpuinfo.get("model name") or platform.processor() or platform.machine() or "unknown",
         cores=usable_cores(),
         cores_of_machine=os.cpu_count() or 1,
         memory_gb=_memory_gb(),
@@ -69,6 +79,8 @@ def fingerprint() -> Machine:
         packages={name: version for name in _PACKAGES if (version := _version(name))},
         load=round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         commit=checked_out(Path(__file__)) or os.environ.get("SHOAL_COMMIT", ""),
+        processor=", ".join(f"{name} {cpuinfo[name]}" for name in _PROCESSOR if name in cpuinfo),
+        blas=_blas(),
     )
 
 
@@ -89,15 +101,26 @@ def _git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def _cpu_model() -> str:
+def _cpuinfo() -> dict[str, str]:
+    """What Linux says of the first processor; elsewhere nothing."""
     try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
+        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
     except OSError:
-        pass
-    return platform.processor() or platform.machine() or "unknown"
+        return {}
+    lines = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def _blas() -> str:
+    """By threadpoolctl, which asks the library itself; else as NumPy was built."""
+    if importlib.util.find_spec("threadpoolctl") is None:
+        built: Any = np.show_config(mode="dicts")
+        of = built.get("Build Dependencies", {}).get("blas", {})
+        return " ".join(of[name] for name in ("name", "version") if of.get(name))
+    loaded = importlib.import_module("threadpoolctl").threadpool_info()
+    names = ("internal_api", "version", "architecture")
+    each = (one for one in loaded if one["user_api"] == "blas")
+    return ", ".join(" ".join(one[name] for name in names if one.get(name)) for one in each)
 
 
 def _memory_gb() -> float | None:

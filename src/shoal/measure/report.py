@@ -78,9 +78,10 @@ def tables(record: Record, names: Names = PLAIN) -> list[str]:
 def machine_lines(machine: Machine) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in machine.packages.items())
     commit = f"commit {machine.commit}; " if machine.commit else ""
+    blas = f"BLAS {machine.blas}; " if machine.blas else ""
     return (
         f"{machine.cpu}, {machine.cores} usable cores of {machine.cores_of_machine}, "
-        f"{machine.memory_gb} GB; {machine.system}; {machine.python}; {packages}; {commit}"
+        f"{machine.memory_gb} GB; {machine.system}; {machine.python}; {packages}; {blas}{commit}"
         f"load {machine.load} at the start."
     )
 

@@ -75,6 +75,7 @@ class Console:
         self._is_closed = True
         live, self._live = self._live, None
         if live is not None and live.is_started:
+            self._speaker.attempt(live.refresh)  # in a notebook stopping draws nothing
             self._speaker.attempt(live.stop)
 
     def finish(self, summary: Mapping[str, str], paths: Mapping[str, Path]) -> None:

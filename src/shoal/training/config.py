@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -72,7 +73,9 @@ class OutputConfig:
     checkpoint_dir: Path | None = None
     """Where checkpoints go; None: into the run's folder."""
     save_every: int = 100
-    """Write a checkpoint every so many episodes."""
+    """Write a checkpoint every so many episodes; 0: none by episodes."""
+    save_every_minutes: float = 5.0
+    """Keep latest_model up to date every so many minutes, however long episodes are; 0: never."""
     eval_every: int = 100
     """Evaluate every so many episodes; 0: only at the end."""
     eval_episodes: int = 10
@@ -99,6 +102,11 @@ class OutputConfig:
     def __post_init__(self) -> None:
         _check_least(self, eval_episodes=1, eval_max_steps=1, log_interval=1)
         _check_least(self, save_every=0, eval_every=0, video_every=0)
+        if not 0.0 <= self.save_every_minutes < math.inf:
+            raise ConfigError(
+                "save_every_minutes must be a number that is not below zero, got "
+                f"{self.save_every_minutes:g}."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ runs/ppo-CartPole-v1-2026-01-31-120000/
     config.yaml      complete; reproduces the run
     metrics.jsonl    one line an update
     events.out...    the same for TensorBoard
-    checkpoints/     best_model, checkpoint_ep{N}, final_model; or where config.yaml says
+    checkpoints/     best_model, checkpoint_ep{N}, latest_model, final_model;
+                     or where config.yaml says
     videos/
     curves.png
     summary.json

@@ -49,6 +49,10 @@ class Callback(Protocol):
     def __call__(self, run: Progress) -> None: ...
 
 
+SPENT = ("stepping", "inference", "learning")
+"""What the time of a run goes to."""
+
+
 class Progress:
     """A run as it stands: what callbacks see, and what they can do."""
 
@@ -64,6 +68,8 @@ class Progress:
         """The latest of every kind."""
         self.working_s = 0.0
         """Seconds in which rollouts were collected and learnt from; callbacks and sinks aside."""
+        self.spent_s = dict.fromkeys(SPENT, 0.0)
+        """... and on what."""
         self.stopped_by: str | None = None
 
     def go_on(self, step: int, num_episodes: int, time_s: float) -> None:
@@ -115,10 +121,13 @@ def learn(
         begun = time.perf_counter()
         metrics = rollout.metrics() | learner.update(rollout)
         now = time.perf_counter()
-        metrics |= _shares(metrics, now - begun)
+        spent_s = _spent(metrics, now - begun)
+        metrics |= {f"time/{name}": share for name, share in shares_of(spent_s).items()}
         metrics |= _pace(rollout, metrics, progress.metrics, now - then)
         metrics["run/time_s"] = before_s + now - first
         progress.working_s += now - then
+        for name, seconds in spent_s.items():
+            progress.spent_s[name] += seconds
         progress.step = rollout.step
         progress.num_updates += 1
         progress.write(metrics)
@@ -130,15 +139,16 @@ def learn(
         then = time.perf_counter()
 
 
-def _shares(metrics: dict[str, Any], learning_s: float) -> dict[str, float]:
-    """What the time was spent on."""
-    taken = {
-        "time/stepping": metrics.pop("time/stepping_s", 0.0),
-        "time/inference": metrics.pop("time/inference_s", 0.0),
-        "time/learning": learning_s,
-    }
-    total = sum(taken.values()) or 1.0
-    return {name: seconds / total for name, seconds in taken.items()}
+def _spent(metrics: dict[str, Any], learning_s: float) -> dict[str, float]:
+    """Seconds of one update; those of collecting are taken out of its metrics."""
+    collecting_s = (metrics.pop(f"time/{name}_s", 0.0) for name in SPENT[:2])
+    return dict(zip(SPENT, (*collecting_s, learning_s), strict=True))
+
+
+def shares_of(spent_s: Mapping[str, float]) -> dict[str, float]:
+    """The same as shares of the whole."""
+    total = sum(spent_s.values()) or 1.0
+    return {name: seconds / total for name, seconds in spent_s.items()}
 
 
 def _pace(

@@ -37,8 +37,8 @@ from shoal.training.checkpoint import Checkpoint
 from shoal.training.config import OutputConfig
 from shoal.training.evaluate import Evaluation
 from shoal.training.folder import Folder
-from shoal.training.loop import Callback, Learner, Progress, learn
-from shoal.training.watch import Doubt, Evaluate, Every, Save, Signals
+from shoal.training.loop import Callback, Learner, Progress, learn, shares_of
+from shoal.training.watch import LATEST, Doubt, Evaluate, Every, Save, Signals
 
 log = logging.getLogger("shoal")
 
@@ -98,7 +98,8 @@ class Conduct:
         """All of it. After Ctrl-C the update under way is finished, and the summary says so.
 
         A second Ctrl-C, or one while the run is brought to its end, is KeyboardInterrupt at once;
-        what was written before is whole.
+        what was written before is whole. Whatever an environment or a callback raises is raised,
+        with a note that says where to go on: what was learnt until then is kept.
         """
         with ExitStack() as until_done:
             console = CONSOLES[self._output.console](self._undertaking) if shows else None
@@ -106,10 +107,14 @@ class Conduct:
             progress = self._training.progress
             progress.sinks = sinks
             watch, doubt = self._evaluating(), Doubt(log.warning)
-            self._learn(progress, [doubt, watch, self._saving(), *callbacks])
-            is_saved = self._save(FINAL)
-            evaluation = watch.now(progress)
-            doubt(progress)
+            try:
+                self._learn(progress, [doubt, watch, self._saving(), *callbacks])
+                is_saved = self._save_final()
+                evaluation = watch.now(progress)
+                doubt(progress)
+            except Exception as problem:
+                self._rescue(progress, problem)
+                raise
             return self._finish(progress, evaluation, console, is_saved)
 
     def _learn(self, progress: Progress, callbacks: Sequence[Callback]) -> None:
@@ -150,8 +155,33 @@ class Conduct:
         noted = Checkpoint(made.tensors, {**made.about, **about})
         return save.try_to_write(self._folder.checkpoint(name), noted)
 
+    def _save_final(self) -> bool:
+        """What was kept up to date until now is of no use any more."""
+        is_saved = self._save(FINAL)
+        if is_saved:
+            with suppress(OSError):
+                self._folder.checkpoint(LATEST).unlink()
+        return is_saved
+
+    def _rescue(self, progress: Progress, problem: Exception) -> None:
+        """Keep what was learnt before a run broke off, and note on its problem where that is."""
+        is_saved = False
+        if progress.num_updates:
+            try:
+                is_saved = self._save(FINAL)
+            except Exception as another:  # the run's own problem is the one to be raised
+                log.warning("what was learnt could not be saved: %s", another)
+        self._leave(self._summary(progress, None, is_saved, problem))
+        if is_saved:
+            problem.add_note(
+                f"What was learnt until step {progress.step:,} is saved. When the cause is mended, "
+                f"go on with --resume-from {self._folder.root}"
+            )
+
     def _saving(self) -> Save:
-        return Save(self._every(self._output.save_every), self._save)
+        begun_s = self._training.progress.metrics.get("run/time_s", 0.0)
+        by_seconds = Every(60.0 * self._output.save_every_minutes, begun_s)
+        return Save(self._every(self._output.save_every), by_seconds, self._save)
 
     def _evaluating(self) -> Evaluate:
         count, is_resumed = self._output.eval_episodes, self._undertaking.first_step > 0
@@ -169,32 +199,41 @@ class Conduct:
     def _finish(
         self, progress: Progress, evaluation: Evaluation, console: Shown | None, is_saved: bool
     ) -> Run:
-        summary = {**self._summary(progress, evaluation), "is_saved": is_saved}
+        summary = self._summary(progress, evaluation, is_saved)
         self._leave(summary)
         self._film()
         if console is not None:
             console.finish(_in_words(summary), self._written())
         return Run(self._folder.root, self._training.agent, summary, evaluation)
 
-    def _summary(self, progress: Progress, evaluation: Evaluation) -> dict[str, Any]:
+    def _summary(
+        self,
+        progress: Progress,
+        evaluation: Evaluation | None,
+        is_saved: bool,
+        problem: Exception | None = None,
+    ) -> dict[str, Any]:
+        """Of this part of the run, where it was gone on with; counters are of all of it."""
         seconds, latest = time.perf_counter() - self._begun, progress.metrics
-        pace = (progress.step - self._undertaking.first_step) / (progress.working_s or seconds)
-        shares = {
-            name: latest.get(f"time/{name}") for name in ("stepping", "inference", "learning")
-        }
+        begun = self._undertaking
+        working_s, episodes = progress.working_s or seconds, int(latest.get("run/episodes", 0))
+        pace = (progress.step - begun.first_step) / working_s
         return {
             "steps": progress.step,
-            "episodes": int(latest.get("run/episodes", 0)),
+            "episodes": episodes,
             "seconds": round(seconds, 3),
             "steps_per_s": round(pace, 1),
+            "episodes_per_s": round((episodes - begun.first_episode) / working_s, 3),
             "one_env_steps_per_s": self._alone and round(self._alone, 1),
             "speedup": self._alone and round(pace / self._alone, 2),
-            "shares_of_time": shares,
+            "shares_of_time": shares_of(progress.spent_s),
             "restarts": int(latest.get("engine/restarts", 0)),
             "replays": int(latest.get("engine/replays", 0)),
             "incidents": self._training.source.envs.stats()["incidents"],
             "stopped_by": progress.stopped_by,
-            "evaluation": evaluation.metrics(),
+            "error": None if problem is None else f"{type(problem).__name__}: {problem}",
+            "evaluation": None if evaluation is None else evaluation.metrics(),
+            "is_saved": is_saved,
         }
 
     def _leave(self, summary: Mapping[str, Any]) -> None:
@@ -264,12 +303,14 @@ def _speedup(summary: Mapping[str, Any]) -> dict[str, str]:
 
 def _in_words(summary: Mapping[str, Any]) -> dict[str, str]:
     found, shares = summary["evaluation"], summary["shares_of_time"]
-    spent = ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share is not None)
+    spent = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
     words = {
         "steps": f"{summary['steps']:,}",
         "episodes": f"{summary['episodes']:,}",
         "time": f"{summary['seconds']:.1f} s",
-        "speed": f"{summary['steps_per_s']:,.0f} steps/s",
+        "speed": (
+            f"{summary['steps_per_s']:,.0f} steps/s, {summary['episodes_per_s']:,.1f} episodes/s"
+        ),
         "time spent": spent,
         **_speedup(summary),
         "evaluation": (

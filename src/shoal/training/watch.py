@@ -16,20 +16,25 @@ from typing import Any, NoReturn
 from shoal.training.evaluate import Evaluation
 from shoal.training.loop import Progress
 
+LATEST = "latest_model"
+
 
 class Every:
-    """Tells when another so many episodes have ended, whether or not a run was broken off."""
+    """Tells when there are another so many, whether or not a run was broken off meanwhile.
 
-    def __init__(self, interval: int, num_episodes: int = 0) -> None:
+    So many of whatever a run counts: of its episodes, or of its seconds.
+    """
+
+    def __init__(self, interval: float, begun_at: float = 0) -> None:
         self._interval = interval
-        self._told = self._count(num_episodes)
+        self._told = self._count(begun_at)
 
-    def __call__(self, num_episodes: float) -> bool:
-        before, self._told = self._told, self._count(num_episodes)
+    def __call__(self, now: float) -> bool:
+        before, self._told = self._told, self._count(now)
         return self._told > before
 
-    def _count(self, num_episodes: float) -> int:
-        return int(num_episodes // self._interval) if self._interval else 0
+    def _count(self, now: float) -> int:
+        return int(now // self._interval) if self._interval else 0
 
 
 class Evaluate:
@@ -85,14 +90,20 @@ DOUBTED = ("episode/return_mean", "train/policy_loss", "train/value_loss", "eval
 
 
 class Save:
-    """Writes a checkpoint now and then."""
+    """Writes checkpoints: one more every so many episodes, and one that is kept up to date.
 
-    def __init__(self, every: Every, save: Callable[[str], Any]) -> None:
-        self._every, self._save = every, save
+    Episodes may be long, or never end: the second goes by the clock, and bounds what a run loses
+    that is killed.
+    """
+
+    def __init__(self, by_episodes: Every, by_seconds: Every, save: Callable[[str], Any]) -> None:
+        self._by_episodes, self._by_seconds, self._save = by_episodes, by_seconds, save
 
     def __call__(self, run: Progress) -> None:
-        if self._every(run.metrics["run/episodes"]):
+        if self._by_episodes(run.metrics["run/episodes"]):
             self._save(f"checkpoint_ep{int(run.metrics['run/episodes'])}")
+        if self._by_seconds(run.metrics["run/time_s"]):
+            self._save(LATEST)
 
 
 class Signals:

@@ -133,8 +133,9 @@ def _said(name: str, problem: Exception) -> str:
     if advice:  # then it is no matter of what Gymnasium lacks
         return f"Gymnasium does not know it. {advice}"
     hint = suggest(name, gymnasium.registry)
-    listed = "gymnasium.pprint_registry() lists those known."
-    return f"{problem} {hint if hint.startswith('Did') else listed}"
+    if hint.startswith("Did"):
+        return f"{str(problem).partition(' Did you mean')[0]} {hint}"  # Gymnasium's has no version
+    return f"{problem} gymnasium.pprint_registry() lists those known."
 
 
 def _check_maker(maker: Any) -> None:

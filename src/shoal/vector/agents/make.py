@@ -93,7 +93,24 @@ def advice_on(env_id: str) -> str:
     for kind, function in (("parallel", "make_team"), ("aec", "make_turns")):
         if _spec_of(kind, env_id) is not None:
             return f"PettingZoo has it, for several agents: shoal.{function}({env_id!r})."
+    full = _full_id(env_id)
+    if full is not None:
+        return f"PettingZoo calls it {full!r}, an environment of several agents: use that name."
     return _advice_on_module(env_id)
+
+
+def _full_id(env_id: str) -> str | None:
+    """The id of what is named without its group, such as `pistonball_v6`."""
+    import pettingzoo
+
+    known = [*pettingzoo.parallel_registry, *pettingzoo.aec_registry]
+    asked = env_id.replace("_v", "-v")
+    return next((one for one in known if asked in _short_names(one)), None)
+
+
+def _short_names(env_id: str) -> tuple[str, str]:
+    name = env_id.rpartition("/")[2]
+    return name, name.rpartition("-v")[0]
 
 
 def _has_pettingzoo() -> bool:
