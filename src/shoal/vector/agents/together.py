@@ -17,7 +17,7 @@ from gymnasium.vector.utils import iterate
 from shoal.engine.retrace import number
 from shoal.errors import ConfigError
 from shoal.vector.agents.cast import Cast, mask_of, num_choices
-from shoal.vector.agents.inner import Inner
+from shoal.vector.agents.inner import Inner, Roll
 from shoal.vector.agents.views import Stacked
 
 TERMINATED, TRUNCATED, ALIVE, PRESENT = range(4)
@@ -29,8 +29,7 @@ TAKEN = ("final_obs", "final_info", "restarted")
 class Team(Inner):
     """All agents at once. Its action is one for each agent; those of the dead are not looked at.
 
-    An episode is over when nobody is left. Environments that never take anybody off their list are
-    understood, too: there it is over when all on it have ended.
+    An episode is over when nobody is left.
     """
 
     def __init__(self, env: Any) -> None:
@@ -38,14 +37,14 @@ class Team(Inner):
         _check_names(self.cast)
         super().__init__(env, self.cast)
         self.action_space = self.cast.action_space
-        self._told, self._ended = Told(self.cast), set[Any]()
+        self._told, self._roll = Told(self.cast), Roll()
         self.observation_space = self._told.space
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observations, infos = self.env.reset(seed=seed, options=options)
-        self._ended.clear()
+        self._roll.begin()
         self._told.begin()
         self._told.tell(self.env.agents, observations, infos)
         return self._told.value, named(infos)
@@ -57,21 +56,12 @@ class Team(Inner):
         gain = told.reward(rewards)
         told.flag(TERMINATED, terminations)
         is_truncated = told.flag(TRUNCATED, truncations)
-        living = self._living(terminations, truncations)
+        living = self._roll.living(self.env.agents, terminations, truncations)
         told.tell(living, observations, infos)
         infos = named(infos)
         if living:
             return told.value, gain, False, False, infos
         return told.value, gain, not is_truncated, is_truncated, infos
-
-    def _living(self, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> Any:
-        """Who may act next. Whoever has ended, and is not spoken of again, stays so."""
-        ended = self._ended
-        ended.difference_update(terminations)
-        for flags in (terminations, truncations):
-            ended.update(name for name, is_so in flags.items() if is_so)
-        listed = self.env.agents
-        return [name for name in listed if name not in ended] if ended else listed
 
     def _chosen(self, actions: Any) -> dict[Any, Any]:
         """The actions of those who are there."""
