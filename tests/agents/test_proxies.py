@@ -17,7 +17,7 @@ pytest.importorskip("pettingzoo")
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 
 from shoal.envs import GridWorldEnvMultiAgent
-from shoal.vector.agents.proxies import team_proxies, turn_proxies
+from shoal.vector import team_proxies, turn_proxies
 
 EXAMPLES = "pettingzoo.test.example_envs."
 GRID_WORLD = partial(GridWorldEnvMultiAgent, size=5, max_steps=12, agents=3, num_obstacles=3)
