@@ -76,9 +76,11 @@ class Roll:
     ) -> list[Any]:
         """Those of `env.agents` who have not ended, in this step or before."""
         ended = self._ended
-        ended.difference_update(terminations)
+        if ended:
+            ended.difference_update(terminations)
         for flags in (terminations, truncations):
-            ended.update(name for name, is_so in flags.items() if is_so)
+            if any(flags.values()):  # a fourth of the time of looking at each here
+                ended.update(name for name, is_so in flags.items() if is_so)
         return [name for name in listed if name not in ended] if ended else listed
 
 

@@ -7,7 +7,9 @@ begun by the same code as every other.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,7 +54,6 @@ class Team(Inner):
     def step(self, actions: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         told, chosen = self._told, self._chosen(actions)
         observations, rewards, terminations, truncations, infos = self.env.step(chosen)
-        told.begin()
         gain = told.reward(rewards)
         told.flag(TERMINATED, terminations)
         is_truncated = told.flag(TRUNCATED, truncations)
@@ -77,16 +78,19 @@ class Team(Inner):
 class Told:
     """What the agents of one environment are told, in arrays that are used again and again.
 
-    Everything is gathered in lists and written once: a number at a time takes NumPy 0.1 us.
+    Everything is gathered in lists and written once, as bytes: a number at a time takes NumPy
+    0.1 us, and a list of three 0.6 us instead of 0.1 us.
     """
 
     def __init__(self, cast: Cast) -> None:
         self._cast, count = cast, len(cast)
         self.rewards = np.zeros(count, np.float64)
         self.flags = np.zeros((4, count), np.int8)
+        self._flag_bytes = self.flags.view(np.uint8).reshape(-1).data
+        self._put_rewards = partial(struct.Struct(f"{count}d").pack_into, self.rewards.data, 0)
         self._views = Stacked(cast)
         self._masks = Masks(cast)
-        self._nobody = [0] * count
+        self._names, self._everybody, self._nobody = list(cast.names), [1] * count, [0] * count
         self._flags, self._is_observed = [self._nobody] * 4, self._nobody
         members: dict[str, spaces.Space[Any]] = {
             "observations": cast.observation_space,
@@ -113,7 +117,7 @@ class Told:
         return told | {"masks": self._masks.rows} if self._cast.num_choices else told
 
     def begin(self) -> None:
-        """A new step: nobody has been told anything."""
+        """A new episode: nobody has got anything, or ended."""
         self.rewards[:] = 0.0
         self._flags = [self._nobody] * 4
 
@@ -125,21 +129,23 @@ class Told:
             together += gain
             if name in places:  # others are allowed, and nobody's
                 gains[places[name]] = gain
-        self.rewards[:] = gains
+        self._put_rewards(*gains)
         return together
 
     def flag(self, which: int, who: Mapping[Any, Any]) -> bool:
         """Write down to whom this happened; whether it did to anybody."""
         found = [name for name, is_so in who.items() if is_so]
-        self._flags[which] = self._mark(found) if found else self._nobody
-        return any(self._flags[which])
+        self._flags[which] = marks = self._mark(found) if found else self._nobody
+        return marks is not self._nobody and any(marks)
 
     def tell(
         self, living: Sequence[Any], observations: Mapping[Any, Any], infos: Mapping[Any, Any]
     ) -> None:
         """What each agent sees, and may do if it lives; what others saw before is gone."""
         number, views, masks = self._cast.number, self._views.each, self._masks
-        alive, before = self._mark(living, strictly=True), self._is_observed
+        before = self._is_observed
+        everybody = living == self._names  # as nearly always
+        alive = self._everybody if everybody else self._mark(living, strictly=True)
         is_observed = [0] * len(before)
         for name, observation in observations.items():
             k = number.get(name)
@@ -151,14 +157,16 @@ class Told:
             is_observed[k] = 1
             if alive[k]:
                 masks.tell(k, observation, infos.get(name))
-        for k, was_observed in enumerate(before):
-            if was_observed and not is_observed[k]:
-                views[k].clear()
-            if not (alive[k] and is_observed[k]):
-                masks.clear(k)
+        if 0 in is_observed or not everybody:
+            for k, was_observed in enumerate(before):
+                if was_observed and not is_observed[k]:
+                    views[k].clear()
+                if not (alive[k] and is_observed[k]):
+                    masks.clear(k)
         self._is_observed = is_observed
-        self._flags[ALIVE], self._flags[PRESENT] = alive, is_observed
-        self.flags[:] = self._flags
+        flags = self._flags
+        flags[ALIVE], flags[PRESENT] = alive, is_observed
+        self._flag_bytes[:] = bytes(flags[0] + flags[1] + flags[2] + flags[3])
 
     def _mark(self, names: Iterable[Any], *, strictly: bool = False) -> list[int]:
         marks, number = [0] * len(self._cast), self._cast.number
@@ -182,7 +190,9 @@ class Masks:
         count = self._counts[k]
         if not count:
             return
-        mask = mask_of(observation, info, count)
+        # As nearly always there is nothing in which anything could be said: half a microsecond.
+        is_told = info or type(observation) is not np.ndarray
+        mask = mask_of(observation, info, count) if is_told else None
         if mask is not None:
             self.rows[k, :count] = mask
             self._said[k] = None
