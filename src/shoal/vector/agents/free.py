@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from shoal.engine.masks import sampled
 from shoal.engine.retrace import number
 from shoal.layout import Array
 from shoal.vector.agents.acting import check_possible, idle
@@ -83,7 +84,7 @@ class FreeTeam(Free):
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        self._roll = Roll()
+        self._roll, self._masks = Roll(), dict[Any, Array]()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -108,14 +109,16 @@ class FreeTeam(Free):
         """The actions of all who are listed; those who have ended and still are do nothing."""
         env = self.env
         if actions is None:
-            return {name: env.action_space(name).sample() for name in env.agents}
+            return {
+                name: sampled(env.action_space(name), self._masks.get(name)) for name in env.agents
+            }
         for name, action in actions.items():
             check_possible(name, env.action_space(name), action)
         ended = [name for name in env.agents if name not in actions]
         return actions | {name: idle(env.action_space(name)) for name in ended}
 
     def _told(self, living: list[Any], observations: Any, infos: Any) -> Told:
-        masks = {
+        self._masks = masks = {
             name: mask
             for name in living
             if (mask := self._possible(name, observations.get(name), infos.get(name))) is not None
@@ -128,6 +131,8 @@ class FreeAlternating(Free):
 
     takes_turns = True
     _any_truncated = False
+    _mask: Array | None = None
+    """What the agent whose turn it is may do."""
     _latest: tuple[Any, dict[str, Any]] = (None, {})
     """What the agent whose turn it is saw, and its info."""
 
@@ -145,7 +150,7 @@ class FreeAlternating(Free):
         if env.terminations[agent] or env.truncations[agent]:
             action = None
         elif action is None:
-            action = env.action_space(agent).sample()
+            action = sampled(env.action_space(agent), self._mask)
         else:
             check_possible(agent, env.action_space(agent), action)
         env.step(action)
@@ -163,7 +168,7 @@ class FreeAlternating(Free):
         mask = self._possible(agent, observation, info)
         if mask is not None and (terminated or truncated):
             mask[:] = False
-        self._latest = observation, dict(info)
+        self._latest, self._mask = (observation, dict(info)), mask
         told = (agent, observation, number(reward), bool(terminated), bool(truncated), mask)
         return told, self._latest[1]
 

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector.utils import iterate
+from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
+from shoal.engine.masks import sampled
 from shoal.engine.retrace import number
 from shoal.errors import ConfigError
+from shoal.layout import Array
 from shoal.vector.agents.cast import Cast, mask_of, num_choices
 from shoal.vector.agents.inner import Inner, Roll
 from shoal.vector.agents.views import Stacked
@@ -63,6 +65,15 @@ class Team(Inner):
         if living:
             return told.value, gain, False, False, infos
         return told.value, gain, not is_truncated, is_truncated, infos
+
+    def sample_possible(self) -> Any:
+        """Actions that the masks allow, whoever is there."""
+        spaces = self.cast.action_spaces
+        each = [sampled(space, self._told.mask(k)) for k, space in enumerate(spaces)]
+        if not self.cast.acts_alike:
+            return tuple(each)
+        empty: Any = create_empty_array(spaces[0], len(each))
+        return concatenate(spaces[0], each, empty)
 
     def _chosen(self, actions: Any) -> dict[Any, Any]:
         """The actions of those who are there."""
@@ -115,6 +126,10 @@ class Told:
     def _value(self) -> dict[str, Any]:
         told = {"observations": self._views.value, "rewards": self.rewards, "flags": self.flags}
         return told | {"masks": self._masks.rows} if self._cast.num_choices else told
+
+    def mask(self, k: int) -> Array | None:
+        """What an agent may do; None where it has no choices."""
+        return self._masks.of(k)
 
     def begin(self) -> None:
         """A new episode: nobody has got anything, or ended."""
@@ -199,6 +214,11 @@ class Masks:
         elif self._said[k] is not True:
             self.rows[k, :count] = 1
             self._said[k] = True
+
+    def of(self, k: int) -> Array | None:
+        """Those of one agent; None where it has no choices."""
+        count = self._counts[k]
+        return self.rows[k, :count] if count else None
 
     def clear(self, k: int) -> None:
         if self._said[k] is not False:
