@@ -109,8 +109,8 @@ gym-tests: $(READY) ## Gymnasium's own vector tests on the drop-ins: GYMNASIUM=<
 	    --ignore=tests/wrappers/vector/test_human_rendering.py -k "not CarRacing" --disable-warnings) || exit 1; \
 	done
 
-agilerl-tests: $(AGILERL_READY) ## AgileRL 2.58 beside the drop-in for it: traces, training loops, faults
-	@$(AGILERL)/python -m pytest -q -o filterwarnings=default --disable-warnings tests/against_agilerl $(ARGS)
+agilerl-tests: $(AGILERL_READY) ## AgileRL 2.58 beside the drop-in for it: traces, training loops, faults; SuperSuit beside rows
+	@$(AGILERL)/python -m pytest -q -o filterwarnings=default --disable-warnings tests/against_agilerl tests/agents/test_team_rows.py $(ARGS)
 
 sb3-tests: $(READY) ## Stable-Baselines3's own vector tests on the drop-ins: SB3=<its checkout>
 	@test -f "$(SB3)/tests/test_vec_envs.py" || { echo "say where Stable-Baselines3's repository is checked out: make sb3-tests SB3=..."; exit 2; }

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.learning import trial
 from benchmarks.learning.rows import Row
 from benchmarks.learning.tasks import Job
 from benchmarks.learning.trial import EPISODES, Curve, env_of, row_of
@@ -17,13 +18,22 @@ def train(job: Job, num_episodes: int = EPISODES) -> Row:
     return row_of(job, _learn, num_episodes)
 
 
-def _learn(job: Job, curve: Curve) -> Player | Alone:
+def _learn(job: Job, curve: Curve) -> trial.Player:
     env = env_of(job.task)
     env.close()
     if CAST not in env.metadata:
         return Alone(env.action_space, job.seed)
     is_alone = job.task.settings("shoal").get("eval_against") != "itself"
-    return Player(env.metadata[CAST], job.seed, is_alone)
+    return among_random(Player(env.metadata[CAST], job.seed, is_alone), job)
+
+
+def among_random(player: trial.Player, job: Job) -> trial.Player:
+    """The same player; where agents have opponents, it is one agent, and those are random."""
+    if not job.task.has_opponents:
+        return player
+    env = env_of(job.task)
+    env.close()
+    return OneOfMany(player, env.metadata[CAST], job.seed)
 
 
 class Alone:
@@ -39,6 +49,29 @@ class Alone:
 
     def gain(self, observation: Any, reward: float) -> float:
         return reward
+
+
+class OneOfMany:
+    """A team of which this plays one agent, another one in each episode; others do anything."""
+
+    def __init__(self, player: trial.Player, cast: Any, seed: int) -> None:
+        self._player, self._others = player, Player(cast, seed, is_alone=True)
+        self._size, self._seat = len(cast), -1
+
+    def begin(self) -> None:
+        self._player.begin()
+        self._seat = (self._seat + 1) % self._size
+
+    def act(self, observation: Any, info: dict[str, Any] | None = None) -> Any:
+        actions, own = self._others.act(observation), self._player.act(observation, info)
+        if isinstance(actions, tuple):
+            each = enumerate(actions)
+            return tuple(own[k] if k == self._seat else action for k, action in each)
+        actions[self._seat] = own[self._seat]
+        return actions
+
+    def gain(self, observation: Any, reward: float) -> float:
+        return float(observation["rewards"][self._seat])
 
 
 class Player:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from benchmarks.learning.chance import among_random
 from benchmarks.learning.rows import Row
 from benchmarks.learning.tasks import Job
-from benchmarks.learning.trial import EPISODES, Curve, row_of
+from benchmarks.learning.trial import EPISODES, Curve, Player, row_of
 from benchmarks.plan import ROOT
 from shoal.training.config import PPORun
 from shoal.training.loop import Progress, learn
-from shoal.training.players import Plays
 from shoal.training.ppo import Training, threads
 from shoal.training.settings import load_yaml, override
 
@@ -17,7 +17,7 @@ def train(job: Job, num_episodes: int = EPISODES) -> Row:
     return row_of(job, _learn, num_episodes)
 
 
-def _learn(job: Job, curve: Curve) -> Plays:
+def _learn(job: Job, curve: Curve) -> Player:
     def watch(run: Progress) -> None:
         found = run.metrics.get("episode/return_mean")
         if found is not None and curve.is_due(run.step):
@@ -26,7 +26,7 @@ def _learn(job: Job, curve: Curve) -> Plays:
     config = config_of(job)
     with Training(config, config.envs.env) as training, threads(1, training.agent):
         learn(training.source, training.learner, Progress([]), [watch])
-    return training.player(config.output.eval_against)
+    return among_random(training.player(config.output.eval_against), job)
 
 
 def config_of(job: Job) -> PPORun:

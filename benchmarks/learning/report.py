@@ -52,6 +52,7 @@ training is another one.
   share of games that were won against a random player, from both seats in turn; draws are not won.
   It was trained against itself and, in three of four environments, against random players
   (`random_opponents: 0.75`).
+- **Simple push**: the score is the return of one agent, of each in turn, beside a random other one.
 - **Tidekeep**: the score is the share of games in which the pearl was taken.
 - **IQM**: the interquartile mean over seeds (of ten the middle six; of three the plain mean). In
   parentheses is its 95 % interval, by stratified bootstrap

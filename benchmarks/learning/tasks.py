@@ -55,7 +55,7 @@ class Task:
     env: str
     """A Gymnasium id, or module:factory."""
     sb3: Settings | None
-    """None: it is compared with `baselines`."""
+    """None: that library cannot be given this task."""
     steps: int
     seeds: int = 10
     threshold: float | None = None
@@ -66,15 +66,17 @@ class Task:
     """Whether the score is the share of episodes that were won, and not their return."""
     win: str = ""
     """What the last info of an episode that was won has in it; else its return is above zero."""
-    baselines: tuple[str, ...] = ("random",)
-    """Players that learn nothing; a verdict is by the first of them."""
+    baselines: tuple[str, ...] = ()
+    """Players that learn nothing."""
+    has_opponents: bool = False
+    """Whether one agent of a team is judged, another one in each episode, among random ones."""
     files: tuple[str, ...] = ()
     """What else the results follow from, apart from code: rows of other contents are of no use."""
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Ours, and what it is compared with."""
-        return ("shoal", *(self.baselines if self.sb3 is None else ["sb3"]))
+        """Ours, and what it is compared with: a verdict is by the first of those."""
+        return ("shoal", *(() if self.sb3 is None else ("sb3",)), *self.baselines)
 
     @property
     def title(self) -> str:
@@ -202,6 +204,17 @@ _HOPPER = {
 _TABLE = (
     Task("cartpole", "CartPole-v1", Settings(8, _CARTPOLE), steps=100_000, threshold=475.0),
     Task("pendulum", "Pendulum-v1", Settings(4, _PENDULUM), steps=100_000),
+    Task(
+        "hunters_as_one",
+        "benchmarks.learning.worlds:hunters_as_one",
+        Settings(8, {"n_steps": 256}),  # as scripts/custom_env_main.py
+        steps=250_000,
+        seeds=5,
+        threshold=46.0,  # twice what random players get
+        called="Hunters of the grid world as one agent",
+        baselines=("random",),
+        files=("configs/gridworld.yaml",),
+    ),
     Task("acrobot", "Acrobot-v1", Settings(16, _ACROBOT, normalize=True), steps=300_000),
     Task(
         "memory",
@@ -233,6 +246,7 @@ _TABLE = (
         threshold=0.95,
         called="Connect four, games won against a random player",
         counts_wins=True,
+        baselines=("random",),
     ),
     Task(
         "hunters",
@@ -242,6 +256,7 @@ _TABLE = (
         seeds=5,
         threshold=25.0,  # four times what random players get
         called="Three hunters of the grid world",
+        baselines=("random",),
     ),
     Task(
         "simple_spread",
@@ -251,6 +266,18 @@ _TABLE = (
         seeds=5,
         threshold=-60.0,  # of what random players lose, three quarters
         called="MPE simple spread",
+        baselines=("random",),
+    ),
+    Task(
+        "simple_push",
+        "mpe2.simple_push_v3:parallel_env",
+        None,
+        steps=200_000,
+        seeds=5,
+        threshold=-6.0,  # half of what random players lose
+        called="MPE simple push, one of both against a random other",
+        baselines=("random",),
+        has_opponents=True,
     ),
     Task(
         "gameboy_long",

@@ -1,4 +1,4 @@
-"""A world that cannot be mastered without a memory."""
+"""A world that cannot be mastered without a memory, and one of hunters who are one agent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
+
+from benchmarks.plan import ROOT
 
 _PLACES = [0, 2]
 """Of cart and pole; the other two numbers are how fast they move."""
@@ -29,3 +31,11 @@ def cartpole_without_velocities(render_mode: str | None = None) -> gymnasium.Env
     return WithoutVelocities(
         gymnasium.make("CartPole-v1", render_mode=render_mode, disable_env_checker=True)
     )
+
+
+def hunters_as_one() -> gymnasium.Env[Any, Any]:
+    """What `scripts/custom_env_main.py` trains on."""
+    from shoal.envs import FlattenMultiAgentWrapper, GridWorldConfig, GridWorldEnvMultiAgent
+
+    world = GridWorldConfig.from_yaml(ROOT / "configs" / "gridworld.yaml")
+    return FlattenMultiAgentWrapper(GridWorldEnvMultiAgent.from_config(world))

@@ -111,6 +111,28 @@ class Meadow(ParallelEnv):  # type: ignore[type-arg]
         pass
 
 
+class Lingering(Meadow):
+    """A meadow that takes nobody off its list; whoever has ended is not spoken of again."""
+
+    def __init__(self, is_known: bool = True) -> None:
+        super().__init__(alike=False, masks="info")
+        if not is_known:
+            del self.possible_agents
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        told = super().reset(seed, options)
+        self.still_there = list(self.agents)
+        return told
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        assert set(actions) == set(self.agents), (actions, self.agents)
+        listed, self.agents = self.agents, self.still_there
+        told = super().step({name: actions[name] for name in self.still_there})
+        self.still_there = self.agents
+        self.agents = listed + [name for name in told[0] if name not in listed]
+        return told
+
+
 class Round(AECEnv):  # type: ignore[type-arg]
     """Agents take turns; whoever is out of luck leaves the round. With `births`, `dee` joins it."""
 

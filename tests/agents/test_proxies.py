@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from players import Meadow, Round
+from players import Lingering, Meadow, Round
 
 pytest.importorskip("pettingzoo")
 
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 
 from shoal.envs import GridWorldEnvMultiAgent
-from shoal.vector.agents.proxies import team_proxies, turn_proxies
+from shoal.vector import team_proxies, turn_proxies
 
 EXAMPLES = "pettingzoo.test.example_envs."
 GRID_WORLD = partial(GridWorldEnvMultiAgent, size=5, max_steps=12, agents=3, num_obstacles=3)
@@ -117,6 +117,24 @@ def test_every_environment_has_its_own_proxy() -> None:
         actions = dict.fromkeys(plain.agents, 1)
         assert proxies[1].step(actions)[1] == plain.step(actions)[1]
         assert proxies[0].agents == proxies[2].agents == ["ann", "bob", "cyd"]
+
+
+def test_a_proxy_of_a_team_that_takes_nobody_off_its_list_has_no_agents_in_the_end() -> None:
+    (proxy,) = team_proxies(Lingering, 1, backend="process")
+    plain = Lingering()
+    with proxy.envs:
+        proxy.reset(seed=4)
+        plain.reset(seed=4)
+        steps = 0
+        while proxy.agents:
+            told = proxy.step(dict.fromkeys(proxy.agents, steps % 2))
+            expected = plain.step(dict.fromkeys(plain.agents, steps % 2))
+            assert told[1:4] == expected[1:4]
+            steps += 1
+            assert steps < 10
+        assert not plain.still_there
+        proxy.reset(seed=5)
+        assert proxy.agents == ["ann", "bob", "cyd"]
 
 
 def test_ids_and_environments_of_the_other_kind_are_taken() -> None:

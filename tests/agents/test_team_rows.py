@@ -13,7 +13,8 @@ from players import NAMES, Meadow
 import shoal
 from shoal.errors import ConfigError, ContractError
 from shoal.testing import check_vector_env
-from shoal.vector.agents.rows import rows_of_team
+from shoal.vector import rows_of_team
+from trace_of import assert_same
 
 NUM_ENVS = 3
 
@@ -121,6 +122,40 @@ def test_a_mask_resets_whole_teams() -> None:
             rows.reset(options={"reset_mask": mask})
         with pytest.raises(ContractError, match="expected 12, one for each row"):
             rows.step(np.zeros(3, int))
+
+
+def test_options_are_one_for_each_row_and_those_of_the_first_count() -> None:
+    with closing(rows_of_team(team())) as rows, team() as plain:
+        options = [{"place": float(row)} for row in range(rows.num_envs)]
+        seen, _ = rows.reset(seed=0, options=options)
+        expected, _ = plain.reset(seed=[0, 4, 8], options=options[:: len(NAMES)])
+        assert np.array_equal(seen[:: len(NAMES)], expected["ann"])
+        with pytest.raises(ContractError, match="3 entries; expected 12, one for each row"):
+            rows.reset(options=options[:NUM_ENVS])
+
+
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_rows_are_those_of_supersuit(backend: str) -> None:
+    supersuit = pytest.importorskip("supersuit")
+    simple_spread = pytest.importorskip("mpe2.simple_spread_v3")
+    one = simple_spread.parallel_env(max_cycles=7)
+    theirs = supersuit.concat_vec_envs_v1(supersuit.pettingzoo_env_to_vec_env_v1(one), 2)
+    factory = partial(simple_spread.parallel_env, max_cycles=7)
+    made = shoal.make_team(factory, 2, backend=backend, autoreset="same_step")
+    random, num_ends = np.random.default_rng(0), 0
+    with closing(rows_of_team(made)) as rows:
+        seen, _ = rows.reset(seed=[4, 4, 4, 5, 5, 5])  # SuperSuit counts environments, not rows
+        assert_same(seen, theirs.reset(seed=4)[0])
+        for _ in range(30):
+            actions = random.integers(5, size=6)
+            seen, rewards, terminations, truncations, infos = rows.step(actions)
+            expected, gains, *ended, told = theirs.step(actions)
+            assert_same((seen, rewards.astype(np.float32)), (expected, gains))
+            assert_same([terminations, truncations], [one.astype(bool) for one in ended])
+            for row in np.flatnonzero(truncations):
+                num_ends += 1
+                assert_same(infos["final_obs"][row], told[row]["terminal_observation"])
+    assert num_ends == 6 * (30 // 7)
 
 
 def test_what_cannot_be_rows_is_refused() -> None:

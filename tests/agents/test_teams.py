@@ -15,6 +15,7 @@ from players import NAMES, Meadow
 
 import shoal
 from conftest import ISOLATED, Setting
+from shoal.vector.agents.make import as_team
 from trace_of import assert_same
 
 NUM_ENVS, STEPS = 5, 30
@@ -185,6 +186,18 @@ def test_masks_are_in_one_place_wherever_they_come_from(made: Any, masks: str) -
 
 def infos_only_at_steps(envs: Any, masks: str) -> bool:
     return masks == "info"  # Meadow's reset says nothing of masks
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
+def test_a_team_that_chooses_for_itself_does_what_is_possible(alike: bool) -> None:
+    env = as_team(Meadow(alike, "observation"))
+    env.reset(seed=1)
+    for _ in range(3):
+        masks = {name: one["action_mask"] for name, one in env.env._seen().items()}
+        for name, action in zip(NAMES, env.sample_possible(), strict=True):
+            assert name not in masks or masks[name][action]
+        *_, is_over, _, _ = env.step(env.sample_possible())
+        assert not is_over
 
 
 def test_what_an_episode_ended_with_is_kept(made: Any) -> None:

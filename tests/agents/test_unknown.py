@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 pytest.importorskip("pettingzoo")
 
-from players import Meadow, Round
+from plain_team import row_of
+from players import NAMES, Lingering, Meadow, Round
 
 import shoal
 from trace_of import assert_same
@@ -78,6 +80,36 @@ def test_a_team_of_strangers_is_told_what_a_plain_loop_tells_it(made: Any) -> No
                 num_ends += 1
                 assert_same(infos["final_obs"][i], told[0])
                 now[i] = env.reset()
+    assert num_ends
+
+
+def test_a_team_that_takes_nobody_off_its_list_ends_known_or_not(made: Any, mode: str) -> None:
+    known = made("team", Lingering, NUM_ENVS, autoreset=mode)
+    envs = made("team", partial(Lingering, is_known=False), NUM_ENVS, autoreset=mode)
+    told, expected = envs.reset(seed=4), known.reset(seed=4)
+    num_ends = 0
+    for t in range(STEPS):
+        for i, living in enumerate(known.alive):
+            there = [name for name, lives in zip(NAMES, living, strict=True) if lives]
+            assert sorted(envs.agents[i]) == there
+            for name in there:
+                k = NAMES.index(name)
+                choices = known.single_action_space(name).n
+                assert_same(envs.action_masks[i][name], known.action_masks[i, k, :choices])
+                assert_same(told[0][name][i], row_of(expected[0][name], i))
+        num_ends += int((~known.alive.any(axis=1)).sum())
+        if mode == "disabled" and not known.alive.any(axis=1).all():
+            break
+        actions = {name: np.full(NUM_ENVS, t % 2) for name in NAMES}
+        met = dict.fromkeys(name for each in envs.agents for name in each)
+        expected, told = known.step(actions), envs.step({name: actions[name] for name in met})
+        for name in told[1]:
+            for mine, other in zip(told[1:4], expected[1:4], strict=True):
+                assert_same(mine[name], other[name])
+        for i in np.flatnonzero(expected[4].get("_final_obs", ())):
+            num_ends += 1
+            for name, last in told[4]["final_obs"][i].items():
+                assert_same(last, expected[4]["final_obs"][i][name])
     assert num_ends
 
 

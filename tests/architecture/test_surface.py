@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 import shoal.testing
+import shoal.vector
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "shoal"
@@ -33,6 +34,13 @@ AGENTS = {"make_team", "TeamVectorEnv", "make_turns", "TurnVectorEnv", "Turn"}
 ON_USE = {"train", "load", "evaluate"} | AGENTS
 """What needs torch, or is for several agents, and is imported when it is asked for."""
 BUILT = {"make", "VectorEnv", "Batch", "Faults", "errors"} | ERRORS | ON_USE
+SEVERAL = {
+    "FreeTeamVectorEnv",
+    "FreeTurnVectorEnv",
+    "rows_of_team",
+    "team_proxies",
+    "turn_proxies",
+}
 TESTING = {"check_env", "check_vector_env", "CountingWorld", "CountingRecord", "decode", "Saboteur"}
 
 
@@ -74,8 +82,16 @@ def test_public_names_are_those_of_the_design_and_no_others() -> None:
     }
 
 
+def test_what_is_for_several_agents_is_at_hand_and_imported_on_use() -> None:
+    for name in SEVERAL:
+        assert getattr(shoal.vector, name).__name__ == name
+    assert set(shoal.vector.__all__) == SEVERAL <= set(dir(shoal.vector))
+    with pytest.raises(AttributeError, match="no attribute 'rows'"):
+        _ = shoal.vector.rows
+
+
 def test_every_public_name_explains_itself() -> None:
-    for module in (shoal, shoal.testing):
+    for module in (shoal, shoal.testing, shoal.vector):
         for name in module.__all__:
             assert (inspect.getdoc(getattr(module, name)) or "").strip(), name
 

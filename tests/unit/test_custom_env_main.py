@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("stable_baselines3")
@@ -102,9 +103,18 @@ def test_there_is_one_run_of_weights_and_biases_whatever_the_number_of_workers(
     apart = {f"WANDB_{kind}_DIR": str(tmp_path / kind.lower()) for kind in kinds}
     done = run(
         tmp_path,
-        *("--num-envs", "4", "--total-timesteps", "256", "--wandb", "fish"),
+        *("--num-envs", "4", "--total-timesteps", "512", "--wandb", "fish"),
         WANDB_MODE="offline",
         **apart,
     )
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.rglob("run-*.wandb"))) == 1
+    # What TensorBoard gets, episodes among it; and what the script was told.
+    from test_monitor_wandb import history, records
+
+    returns = [row["rollout/ep_rew_mean"] for row in history(tmp_path) if "global_step" in row]
+    assert len(returns) == 2  # updates, of 4 times 64 steps
+    assert all(np.isfinite(float(one)) for one in returns)
+    (made,) = [record.run for record in records(tmp_path) if record.HasField("run")]
+    assert made.project == "fish"
+    assert {item.key: item.value_json for item in made.config.update}["num_envs"] == '"4"'

@@ -43,6 +43,7 @@ CLOSING = {
     "slow.py": "the slow one has moved out",
     "tasks.py": "tasks of the last episodes: [7 1 8]",
     "team.py": "# games of connect four",
+    "team_rows.py": "768 steps of 12 rows",
     "team_training.py": "policies: ['first', 'others']",
     "teams_elsewhere.py": "a team, rows, two kinds of agents, and two hunters as one",
     "training.py": (

@@ -414,7 +414,7 @@ def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
         "| Stable-Baselines3 | 3 | 410.0 (409.0 to 411.0) | 400.0 to 420.0 | 0 of 3 | 2 | 1 |",
         "Asked: at least 475 on every seed.",
         "(images/one.svg)",
-        "7 of 151 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
+        "7 of 176 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
         "- Commits (rows): `abc` (6), `def-dirty` (1)",
         "- Made on an unclean tree (`-dirty`: a commit with changes on top): cartpole Shoal 1",
         "Made by commits (rows) `abc` (6), `def-dirty` (1), on one kind of machine: A CPU",
@@ -457,7 +457,7 @@ def test_two_seeds_decide_nothing(tmp_path: Path) -> None:
 def test_without_rows_the_page_says_so(tmp_path: Path) -> None:
     text = report.markdown(report.compare(tmp_path, near), {})
     assert "No task has 3 rows of both libraries yet." in text
-    assert "0 of 151 rows are there." in text
+    assert "0 of 176 rows are there." in text
 
 
 def test_curves_are_compared_at_the_same_steps() -> None:
@@ -484,6 +484,37 @@ def test_bands_are_intervals_of_every_point() -> None:
     assert (found.low < found.iqm).all()
     assert (found.high > found.iqm).all()
     assert found.high[0] < 8.0
+
+
+def test_one_agent_of_a_team_is_judged_in_turn_beside_random_ones() -> None:
+    pytest.importorskip("mpe2")
+    from benchmarks.learning import chance
+
+    class Still:
+        """Does nothing."""
+
+        def begin(self) -> None: ...
+
+        def act(self, observation: Any, info: Any = None) -> Any:
+            return np.zeros(2, np.int64)
+
+    task = TASKS["simple_push"]
+    player = chance.among_random(Still(), Job(task, "shoal", 0))
+    env = trial.env_of(task)
+    for episode in range(4):
+        player.begin()
+        observation, _ = env.reset(seed=episode)
+        seat, taken, total, gains = episode % 2, [], 0.0, np.zeros(2)
+        for _ in range(25):
+            taken.append(player.act(observation))
+            observation, reward, *_ = env.step(taken[-1])
+            total += player.gain(observation, reward)
+            gains += observation["rewards"]
+        assert not np.array(taken)[:, seat].any()
+        assert np.array(taken)[:, 1 - seat].any()
+        assert total == gains[seat] != gains[1 - seat]
+    together = TASKS["simple_spread"]
+    assert chance.among_random(player, Job(together, "shoal", 0)) is player
 
 
 def test_a_page_is_written_with_its_pictures(tmp_path: Path) -> None:

@@ -59,6 +59,67 @@ def test_it_measures_what_a_step_takes() -> None:
     assert not found.uses_gpu
 
 
+class Narrow(CountingWorld):
+    """Of many choices two are possible; whoever takes another one loses at once."""
+
+    def __init__(self, in_info: bool) -> None:
+        super().__init__()
+        self.action_space = spaces.Discrete(50)
+        self._in_info, self.num_lost, self.num_steps = in_info, 0, 0
+        if not in_info:
+            parts = {"action_mask": spaces.MultiBinary(50), "observation": self.observation_space}
+            self.observation_space = spaces.Dict(parts)
+
+    def _shown(self, observation: Any) -> tuple[Any, dict[str, Any]]:
+        mask = np.zeros(50, np.int8)
+        self.possible = [self.num_steps % 50, (self.num_steps + 7) % 50]
+        mask[self.possible] = 1
+        if self._in_info:
+            return observation, {"action_mask": mask}
+        return {"action_mask": mask, "observation": observation}, {}
+
+    def reset(self, **kwargs: Any) -> Any:
+        return self._shown(super().reset(**kwargs)[0])
+
+    def step(self, action: Any) -> Any:
+        has_lost = action not in self.possible
+        self.num_steps += 1
+        self.num_lost += has_lost
+        observation, _, terminated, truncated, _ = super().step(0)
+        seen, info = self._shown(observation)
+        return seen, 0.0, has_lost or terminated, truncated, info
+
+
+@pytest.mark.parametrize("in_info", [True, False])
+def test_only_what_is_possible_is_tried(in_info: bool) -> None:
+    env = Narrow(in_info)
+    found = measure(env)
+    assert env.num_steps > 50
+    assert env.num_lost == 0
+    assert is_plausible(found)
+
+
+def test_only_legal_moves_of_a_game_are_tried() -> None:
+    pytest.importorskip("pettingzoo")
+    from pettingzoo.classic.connect_four import connect_four
+
+    from shoal.vector.agents.make import as_turns
+
+    game = connect_four.raw_env()
+    env, moves, step = as_turns(game), list[bool](), game.step
+
+    def watched(action: Any) -> None:
+        if action is not None:
+            mask = game.observe(game.agent_selection)["action_mask"]
+            moves.append(bool(mask[action]))
+        step(action)
+
+    game.step = watched
+    measure(env)
+    assert len(moves) > 50
+    assert all(moves)
+
+
 def test_an_environment_that_sleeps_waits() -> None:
     found = probe(Sleeper, TERMS)
     assert isinstance(found, Probe)

@@ -32,6 +32,7 @@ from shoal.engine.backends import Terms
 from shoal.engine.commands import Assignment, Build, Factory
 from shoal.engine.crew import Crew
 from shoal.engine.machine import has_gpu_open, is_portable, resident_kb
+from shoal.engine.masks import mask_in, sampled
 from shoal.errors import ShoalError
 
 DEADLINE_S = 10.0
@@ -210,13 +211,15 @@ def measure(env: Any, *, build_s: float = 0.0, before_kb: int | None = None) -> 
     """Step an environment for a moment, in this process."""
     before_kb = resident_kb() if before_kb is None else before_kb
     width = env.num_envs if isinstance(env, VectorEnv) else 1
-    actions = itertools.cycle([env.action_space.sample() for _ in range(32)])
+    step = _Stepping(env)
     begun = time.perf_counter()
-    observation, _ = env.reset(seed=0)
+    observation = step.reset(seed=0)
     first_reset_s = time.perf_counter() - begun
-    step = partial(_step, env, actions, resets=width == 1)
     _warm_up(step)
+    chosen_s = step.choosing_s
     times, resets, wall_s, cpu_s, rests = _time_steps(step)
+    chosen_s = step.choosing_s - chosen_s
+    wall_s, cpu_s = wall_s - chosen_s, max(0.0, cpu_s - chosen_s)
     count = len(times)
     step_s = wall_s / count
     single = np.array(times)
@@ -237,16 +240,42 @@ def measure(env: Any, *, build_s: float = 0.0, before_kb: int | None = None) -> 
     )
 
 
-def _step(env: Any, actions: Iterator[Any], *, resets: bool) -> tuple[float, float | None]:
-    """One step, and the reset that may be due then: how long each took."""
-    action = next(actions)
-    begun = time.perf_counter()
-    _, _, terminated, truncated, _ = env.step(action)
-    taken = time.perf_counter()
-    if not (resets and (terminated or truncated)):
-        return taken - begun, None
-    env.reset()
-    return taken - begun, time.perf_counter() - taken
+class _Stepping:
+    """Steps an environment by possible actions; others may end an episode at once."""
+
+    choosing_s = 0.0
+    """How long that took; no part of a step."""
+
+    def __init__(self, env: Any) -> None:
+        self._env, self._is_single = env, not isinstance(env, VectorEnv)
+        self._any = itertools.cycle([env.action_space.sample() for _ in range(32)])
+        self._own: Callable[[], Any] | None = getattr(env, "sample_possible", None)
+        self._told: tuple[Any, Any] = (None, None)
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begin an episode; what is observed."""
+        self._told = self._env.reset(seed=seed)
+        return self._told[0]
+
+    def __call__(self) -> tuple[float, float | None]:
+        """One step, and the reset that may be due then: how long each took."""
+        asked = time.perf_counter()
+        action = self._choose()
+        begun = time.perf_counter()
+        self.choosing_s += begun - asked
+        observation, _, terminated, truncated, info = self._env.step(action)
+        taken = time.perf_counter()
+        self._told = observation, info
+        if not (self._is_single and (terminated or truncated)):
+            return taken - begun, None
+        self.reset()
+        return taken - begun, time.perf_counter() - taken
+
+    def _choose(self) -> Any:
+        if self._own is not None:
+            return self._own()
+        mask = mask_in(*self._told) if self._is_single else None
+        return next(self._any) if mask is None else sampled(self._env.action_space, mask)
 
 
 Step = Callable[[], tuple[float, float | None]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from shoal.envs.masks import MASK, mask_in
+from shoal.engine.masks import MASK, mask_in
 from shoal.layout import Array, Layout
 
 

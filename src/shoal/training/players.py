@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from shoal.algos.agent import Agent
 from shoal.algos.company import Company
-from shoal.envs.masks import mask_in
+from shoal.engine.masks import mask_in
 from shoal.layout import Array, Layout
 from shoal.rollout.shares import Share, joined
 from shoal.training.lineup import Troupe

@@ -13,7 +13,7 @@ import multiprocessing
 import operator
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -21,10 +21,12 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from shoal.engine.results import Results
 from shoal.errors import ContractError
 from shoal.extras import needs
+from shoal.layout import Array
 from shoal.vector import reach
+from shoal.vector.agents.rows import PRESENT, TeamRows, of_row, rows_of_team
+from shoal.vector.agents.team import TeamVectorEnv
 from shoal.vector.dropin import Extras, as_raised, open_pool
 from shoal.vector.env import describe_pool
 from shoal.vector.make import Faults
@@ -38,32 +40,34 @@ with needs("stable_baselines3", "sb3"):
         VecEnvStepReturn,
     )
 
+if TYPE_CHECKING:
+    from shoal.engine.pool import Pool
+
 EnvFns = Sequence[Callable[[], gymnasium.Env[Any, Any]]]
 
 
-class _DropIn(VecEnv):
-    """What both have in common: all but how a step is begun."""
+def _open(env_fns: EnvFns, extras: Extras) -> Pool:
+    return open_pool(
+        list(env_fns),
+        AutoresetMode.SAME_STEP,
+        extras,
+        wrappers=(reach.as_gymnasium,),
+        same_observation_space=is_space_dtype_shape_equiv,
+        infos_apart=True,
+    )
 
-    def __init__(self, env_fns: EnvFns, extras: Extras) -> None:
-        self.waiting = False
-        self._pool = open_pool(
-            list(env_fns),
-            AutoresetMode.SAME_STEP,
-            extras,
-            wrappers=(reach.as_gymnasium,),
-            same_observation_space=is_space_dtype_shape_equiv,
-            infos_apart=True,
-        )
+
+class _DropIn(VecEnv):
+    """What all have in common: all but how a step is begun. `envs` says what a row is."""
+
+    def __init__(self, pool: Pool, envs: Pool | TeamRows) -> None:
+        self.waiting, self._pool = False, pool
         try:
-            super().__init__(
-                self._pool.num_envs,
-                self._pool.single_observation_space,
-                self._pool.single_action_space,
-            )
+            super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
         except BaseException:
-            self._pool.close()
+            pool.close()
             raise
-        self.metadata = dict(self._pool.first.metadata)
+        self.metadata = dict(pool.first.metadata)
         self._has_parts = isinstance(
             self.action_space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple
         )
@@ -81,7 +85,9 @@ class _DropIn(VecEnv):
         self._reset_options()
         return observations  # type: ignore[no-any-return]
 
-    def _told(self, results: Results) -> VecEnvStepReturn:
+    def _told(
+        self, results: tuple[Any, Array, Array, Array, list[dict[str, Any]]]
+    ) -> VecEnvStepReturn:
         """The results of a step, as Stable-Baselines3 has them."""
         observations, rewards, terminations, truncations, infos = results
         dones = terminations | truncations
@@ -184,7 +190,8 @@ class DummyVecEnv(_DropIn):
     """Stable-Baselines3's `DummyVecEnv`, on the serial backend."""
 
     def __init__(self, env_fns: EnvFns) -> None:
-        super().__init__(env_fns, Extras())
+        pool = _open(env_fns, Extras())
+        super().__init__(pool, pool)
         try:
             check_for_nested_spaces(self.observation_space)
             _check_distinct(self.envs)
@@ -238,7 +245,8 @@ class SubprocVecEnv(_DropIn):
     ) -> None:
         multiprocessing.get_context(start_method)  # raises what theirs would, for a name unknown
         extras = Extras(backend, num_workers, start_method, step_timeout_s, on_failure, faults)
-        super().__init__(env_fns, extras)
+        pool = _open(env_fns, extras)
+        super().__init__(pool, pool)
 
     def step(self, actions: Any) -> VecEnvStepReturn:
         """Both at once, which is quicker."""
@@ -256,3 +264,68 @@ class SubprocVecEnv(_DropIn):
         self.waiting = False
         as_raised(self._pool.finish)
         return self._told(self._pool.step_results())
+
+
+class TeamVecEnv(_DropIn):
+    """A team whose agents are alike, each agent of each environment a row of its own.
+
+    `envs` are those of `shoal.make_team` with `autoreset="same_step"`, on any backend; they are
+    closed with it. Row `i * num_agents + k` is agent k of environment i, and `present` in its info
+    says whether that agent was there: see `rows_of_team`. What is asked of a row is asked of its
+    environment, once for all of its rows; its seed and options are those of its first row.
+    """
+
+    def __init__(self, envs: TeamVectorEnv) -> None:
+        self.rows, self._team_size = rows_of_team(envs), envs.num_agents
+        super().__init__(envs.below._pool, self.rows)
+        self.metadata = dict(envs.metadata)
+
+    def reset(self) -> VecEnvObs:
+        """Reset all, with what `seed` and `set_options` have said since the last time."""
+        seeds = None if all(seed is None for seed in self._seeds) else self._seeds
+        options = [one or None for one in self._options]
+        observations, infos = as_raised(self.rows.reset, seed=seeds, options=options)
+        self.reset_infos = self._apart(infos)
+        self._reset_seeds()
+        self._reset_options()
+        return observations  # type: ignore[no-any-return]
+
+    def step_async(self, actions: Any) -> None:
+        """Keep the actions until `step_wait`."""
+        self.actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        *told, infos = as_raised(self.rows.step, self._batched(self.actions))
+        results = self._told((*told, self._apart(infos)))
+        for info, present in zip(results[3], infos[PRESENT].tolist(), strict=True):
+            info[PRESENT] = present
+        return results
+
+    def get_images(self) -> Sequence[Any]:
+        """A picture of each environment, and not of each row."""
+        return super().get_images()[:: self._team_size]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Set an attribute of the environments of these rows."""
+        values = dict.fromkeys(self._teams(self._ids(indices)), value)
+        as_raised(self._pool.set_attr, attr_name, values)
+
+    def close(self) -> None:
+        """Close all environments and end all workers; safe twice."""
+        self.rows.close()
+
+    def _ask(
+        self, indices: VecEnvIndices, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> list[Any]:
+        teams = self._teams(rows := self._ids(indices))
+        answers = as_raised(self._pool.call, function, args, kwargs, teams)
+        by_team = dict(zip(teams, answers, strict=True))
+        return [by_team[row // self._team_size] for row in rows]
+
+    def _teams(self, rows: Sequence[int]) -> list[int]:
+        """The environments in which these rows are, each once."""
+        return list(dict.fromkeys(row // self._team_size for row in rows))
+
+    def _apart(self, infos: dict[str, Any]) -> list[dict[str, Any]]:
+        """Those of each row."""
+        return [of_row(infos, row) for row in range(self.num_envs)]

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from shoal.engine.masks import MASK, mask_in
 from shoal.envs.conversions.joint import join
 from shoal.envs.conversions.team import as_parallel
-from shoal.envs.masks import MASK, mask_in
 from shoal.errors import ConfigError, ContractError, shown
 
 Floats = npt.NDArray[np.float32]

@@ -1,7 +1,8 @@
 """Shoal itself: each backend in lock-step, `auto`, first-ready batches of half the envs, groups.
 
 `shoal auto views` is `auto` with `copy=False`, for rivals whose results are views as well. For
-several agents there are `shoal team` and `shoal turns`, and the drop-in for AgileRL.
+several agents there are `shoal team` and `shoal turns`, and the drop-in for AgileRL. `shoal sb3
+subproc` is the drop-in for Stable-Baselines3, beside `sb3 subproc`.
 """
 
 from __future__ import annotations
@@ -113,6 +114,13 @@ def _open_drop_in(course: Course) -> Session:
     return AgentsSession(envs, team_space(envs))
 
 
+def _open_sb3(course: Course) -> Session:
+    from shoal.measure.rivals.sb3 import VecEnvSession
+    from shoal.vector.sb3 import SubprocVecEnv
+
+    return VecEnvSession(SubprocVecEnv(list(course.factories), num_workers=course.num_workers))
+
+
 def _make(backend: str, course: Course, make: Callable[..., Any] = shoal.make, **more: Any) -> Any:
     env = list(course.factories) if course.is_mixed else course.env
     return make(env, course.num_envs, backend=backend, num_workers=course.num_workers, **more)
@@ -150,6 +158,7 @@ CONTESTANTS = (
         Contestant(f"shoal {name}", opened, family="shoal", workers=partial(_workers, name))
         for name, opened in OPENED.items()
     ),
+    Contestant("shoal sb3 subproc", _open_sb3, family="shoal", needs="stable_baselines3"),
     *(
         Contestant(f"shoal {name}", opened, family="shoal", plays=(kind,))
         for name, (kind, opened) in SEVERAL.items()

@@ -148,6 +148,14 @@ class Acting:
         return layout.assemble(parts)
 
 
+def idle(space: Space) -> Any:
+    """What an agent does that nobody asks: an action of its space, None in it where are objects."""
+    layout = Layout(space)
+    return layout.assemble(
+        [nothing(leaf.space, 1)[0] if leaf.is_array else None for leaf in layout.leaves]
+    )
+
+
 def _is_array(layout: Layout) -> bool:
     """Whether a value is one array, and nothing around it."""
     return layout.is_plain and not layout.has_objects

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from shoal.engine.masks import sampled
 from shoal.engine.retrace import number
 from shoal.layout import Layout
 from shoal.vector.agents.cast import Cast, mask_of, num_choices
@@ -92,6 +93,14 @@ class Alternating(Inner):
         # What the last turn has shown stands: it is what the episode has ended with.
         told = self._constant or self._told()
         return told, 0.0, not self._any_truncated, self._any_truncated, self._info
+
+    def sample_possible(self) -> Any:
+        """An action that is possible for the agent whose turn it is."""
+        k, each = self._number, self.cast.action_spaces
+        mask = self._mask[: self._counts[k]] if self._counts[k] else None
+        if self.cast.acts_alike:
+            return sampled(each[0], mask)
+        return tuple(sampled(space, mask if j == k else None) for j, space in enumerate(each))
 
     def _look(self) -> dict[str, Any]:
         """Write down what the agent whose turn it is is told; its info."""

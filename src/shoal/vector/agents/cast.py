@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from shoal.envs.masks import MASK, mask_in
+from shoal.engine.masks import MASK, mask_in
 from shoal.errors import ConfigError, ContractError
 from shoal.layout import Array, Layout
 

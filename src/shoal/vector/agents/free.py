@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from shoal.engine.masks import sampled
 from shoal.engine.retrace import number
 from shoal.layout import Array
-from shoal.vector.agents.acting import check_possible
+from shoal.vector.agents.acting import check_possible, idle
 from shoal.vector.agents.cast import mask_of, num_choices
-from shoal.vector.agents.inner import Inner
+from shoal.vector.agents.inner import Inner, Roll
 
 
 class Anything(spaces.Space[Any]):
@@ -81,35 +82,48 @@ class Free(Inner):
 class FreeTeam(Free):
     """A team; its action is a dict by agent, of all that live."""
 
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._roll, self._masks = Roll(), dict[Any, Array]()
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observations, infos = self.env.reset(seed=seed, options=options)
-        return self._told(observations, infos), {}
+        self._roll.begin()
+        return self._told(self.env.agents, observations, infos), {}
 
     def step(self, actions: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         env = self.env
-        if actions is None:
-            actions = {name: env.action_space(name).sample() for name in env.agents}
-        for name, action in actions.items():
-            check_possible(name, env.action_space(name), action)
-        observations, rewards, terminations, truncations, infos = env.step(actions)
+        observations, rewards, terminations, truncations, infos = env.step(self._chosen(actions))
         gains = {name: number(one) for name, one in rewards.items()}
-        told = self._told(observations, infos)._replace(
+        living = self._roll.living(env.agents, terminations, truncations)
+        told = self._told(living, observations, infos)._replace(
             rewards=gains, terminations=dict(terminations), truncations=dict(truncations)
         )
-        is_over, is_truncated = not env.agents, any(truncations.values())
+        is_over, is_truncated = not living, any(truncations.values())
         gain = sum(gains.values(), 0.0)
         return told, gain, is_over and not is_truncated, is_over and is_truncated, {}
 
-    def _told(self, observations: Any, infos: Any) -> Told:
-        living = list(self.env.agents)
-        masks = {
+    def _chosen(self, actions: dict[Any, Any] | None) -> dict[Any, Any]:
+        """The actions of all who are listed; those who have ended and still are do nothing."""
+        env = self.env
+        if actions is None:
+            return {
+                name: sampled(env.action_space(name), self._masks.get(name)) for name in env.agents
+            }
+        for name, action in actions.items():
+            check_possible(name, env.action_space(name), action)
+        ended = [name for name in env.agents if name not in actions]
+        return actions | {name: idle(env.action_space(name)) for name in ended}
+
+    def _told(self, living: list[Any], observations: Any, infos: Any) -> Told:
+        self._masks = masks = {
             name: mask
             for name in living
             if (mask := self._possible(name, observations.get(name), infos.get(name))) is not None
         }
-        return Told(dict(observations), {}, {}, {}, dict(infos), living, masks)
+        return Told(dict(observations), {}, {}, {}, dict(infos), list(living), masks)
 
 
 class FreeAlternating(Free):
@@ -117,6 +131,8 @@ class FreeAlternating(Free):
 
     takes_turns = True
     _any_truncated = False
+    _mask: Array | None = None
+    """What the agent whose turn it is may do."""
     _latest: tuple[Any, dict[str, Any]] = (None, {})
     """What the agent whose turn it is saw, and its info."""
 
@@ -134,7 +150,7 @@ class FreeAlternating(Free):
         if env.terminations[agent] or env.truncations[agent]:
             action = None
         elif action is None:
-            action = env.action_space(agent).sample()
+            action = sampled(env.action_space(agent), self._mask)
         else:
             check_possible(agent, env.action_space(agent), action)
         env.step(action)
@@ -152,7 +168,7 @@ class FreeAlternating(Free):
         mask = self._possible(agent, observation, info)
         if mask is not None and (terminated or truncated):
             mask[:] = False
-        self._latest = observation, dict(info)
+        self._latest, self._mask = (observation, dict(info)), mask
         told = (agent, observation, number(reward), bool(terminated), bool(truncated), mask)
         return told, self._latest[1]
 

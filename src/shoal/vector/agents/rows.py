@@ -65,10 +65,13 @@ class TeamRows(VectorEnv[Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Reset all teams, or those in `options["reset_mask"]`: all rows of a team, or none.
 
-        Row i has the seed `seed + i`, as everywhere; a team is given that of its first agent.
+        Row i has the seed `seed + i`, as everywhere, and its entry of a list of options; a team is
+        given those of its first agent.
         """
         if isinstance(options, Mapping) and "reset_mask" in options:
             options = {**options, "reset_mask": self._teams_in(options["reset_mask"])}
+        elif isinstance(options, Sequence):
+            options = self._of_teams(options)
         seeds = None if seed is None else seeds_of(seed, self.num_envs)[:: self.envs.num_agents]
         _, infos = self.envs.reset(seed=seeds, options=options)
         return self._seen(), self._told(infos, self.envs.alive)
@@ -92,6 +95,13 @@ class TeamRows(VectorEnv[Any, Any, Any]):
         self.envs.close()
 
     # --- inside -----------------------------------------------------------------------------
+
+    def _of_teams(self, options: Sequence[Any]) -> Sequence[Any]:
+        if len(options) != self.num_envs:
+            raise ContractError(
+                f"options holds {len(options)} entries; expected {self.num_envs}, one for each row."
+            )
+        return options[:: self.envs.num_agents]
 
     def _teams_in(self, mask: Any) -> Array:
         by_team = check_reset_mask(mask, self.num_envs).reshape(self.envs.num_envs, -1)
@@ -158,7 +168,7 @@ class TeamRows(VectorEnv[Any, Any, Any]):
             env_id, k = divmod(row, len(names))
             final = None if finals is None else finals[env_id]
             last[row] = self._row(seen[names[k]], env_id) if final is None else final[names[k]]
-            own = _of_row(told if final is None else at_end, row)
+            own = of_row(told if final is None else at_end, row)
             own.pop(PRESENT, None)
             last_info = self._add_info(last_info, own, row)
         told |= {"final_obs": last, "_final_obs": marks}
@@ -214,10 +224,10 @@ def _columns(given: Sequence[Any], num_teams: int) -> Array:
     return values.reshape(-1, *shape)
 
 
-def _of_row(infos: Mapping[str, Any], row: int) -> dict[str, Any]:
+def of_row(infos: Mapping[str, Any], row: int) -> dict[str, Any]:
     """The info of one row."""
     return {
-        key: _of_row(one, row) if isinstance(one, dict) else one[row]
+        key: of_row(one, row) if isinstance(one, dict) else one[row]
         for key, one in infos.items()
         if not _is_mask(key, infos) and infos[f"_{key}"][row]
     }
