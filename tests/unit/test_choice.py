@@ -144,6 +144,13 @@ def test_waiting_environments_get_as_many_workers_as_pay() -> None:
     assert where(SLEEPER, 3, 2) == ("process", 3)
 
 
+def test_stragglers_are_worth_more_workers() -> None:
+    """Whoever waits unevenly is waited for by all; what cores can compute is no limit then."""
+    even = replace(SLEEPER, cpu_s=1.3e-4, spread=0.0)
+    assert where(even, 32, 2) == ("process", 16)
+    assert where(replace(even, spread=1.0), 32, 2) == ("process", 32)
+
+
 def test_memory_bounds_the_workers_of_waiting_environments() -> None:
     large = replace(SLEEPER, memory_mb=500.0)
     assert where(large, 32, 2, free_mb=8000.0)[1] == 7

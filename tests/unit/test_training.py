@@ -474,9 +474,11 @@ def test_a_callback_stops_a_run_and_writes_metrics(tmp_path: Path) -> None:
 def test_a_worker_that_dies_changes_nothing_and_is_told(tmp_path: Path) -> None:
     def kill(progress: Progress) -> None:
         if progress.num_updates == 2:
-            below = psutil.Process().children(recursive=True)
-            workers = [one for one in below if not one.children()]
+            new = set(psutil.Process().children(recursive=True)) - before
+            workers = [one for one in new if not one.children()]
             os.kill(workers[0].pid, signal.SIGKILL)
+
+    before = set(psutil.Process().children(recursive=True))  # other tests' services, say
 
     where = {"backend": "process", "num_workers": 2}
     calm, hit = run(tmp_path, **where), run(tmp_path, **where, callbacks=[kill])

@@ -234,7 +234,8 @@ def _fit(leaf: Leaf, part: Any, count: int) -> Array:
         raise ContractError(
             f"{name} has shape {array.shape}; expected {(count, *leaf.shape)} of {leaf.space}."
         )
-    if not casts_without_loss(array, leaf.dtype):
+    is_judged_by_range = array.dtype.kind in "iu" and _limits(leaf) is not None  # which names envs
+    if not is_judged_by_range and not casts_without_loss(array, leaf.dtype):
         raise ContractError(
             f"{name} has dtype {array.dtype}, which {leaf.dtype} of {leaf.space} cannot hold "
             f"without loss: got {shown(array)}."

@@ -4,6 +4,18 @@ Of every environment its attributes, seeds and planned reset; of its running epi
 and every action since. All of that is the journal's own: what becomes later of the options, values
 and actions that were given changes nothing here. The actions of one step are one row of a ring as
 long as the longest running episode, so that recording a step of all environments is a single copy.
+
+What an environment is called, here and wherever it is brought back:
+
+    over       its episode has ended, and its reset is still to come
+    fresh      rebuilt as if it were new, and not reset since
+    lost       fresh, and its next step is still to report the episode that it lost
+    whole      every step of its episode is on record, so it can be replayed
+    doubtful   it may have taken a step that is not on record, or is there twice
+    astray     doubtful, and that step was one that resets              (`books.py`)
+    failed     the command under way came to nothing for it             (`seat.py`)
+    mending    it raised, and is being rebuilt beside its mates         (`supervisor.py`)
+    doomed     it failed twice at one step: restarted, not replayed     (`supervisor.py`)
 """
 
 from __future__ import annotations
@@ -41,7 +53,7 @@ class Entry:
     is_fresh: bool = False
     """Whether it was restarted and not reset since."""
     is_doubtful: bool = False
-    """Whether Ctrl-C may have cost a step of the running episode its record."""
+    """Whether the record of the running episode may lack a step, by Ctrl-C or an exception."""
     attributes: dict[str, Any] = field(default_factory=dict)
     changes: list[tuple[int, str, Any]] = field(default_factory=list)
     objects: dict[int, Any] = field(default_factory=dict)
@@ -249,7 +261,7 @@ class Journal:
     def ended(self, env_ids: Iterable[int]) -> list[tuple[float, int]]:
         """Returns and lengths of episodes of which the last step was just added.
 
-        Those of which Ctrl-C may have cost a step are left out; and in a vector environment that
+        Those of which a step may be missing are left out; and in a vector environment that
         was lost those that were over already, which end once more, with the others. A step that
         tells a loss is not one of the episode.
         """
