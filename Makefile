@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 # Tests wait for processes more than they compute, so a few more than two cores' worth at once.
-JOBS ?= 3
+JOBS ?= 4
 # Passed on to pytest, as in: make test ARGS="-k seeds -x"
 ARGS ?=
 

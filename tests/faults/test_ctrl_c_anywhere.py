@@ -248,7 +248,7 @@ def test_ctrl_c_at_any_line(
         act(watched)
     num_points = scale(short=25, full=400)
     if setting.backend == "serial":  # these are quick and always the same: all of them
-        num_points = min(counter.lines, scale(short=1500, full=100_000))
+        num_points = min(counter.lines, scale(short=400, full=100_000))
     points = np.linspace(1, counter.lines, num_points).astype(int)
     for at in np.unique(points).tolist():
         if act is branch:  # its episode must be on record, which an interrupted one is not

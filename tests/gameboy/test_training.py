@@ -116,7 +116,7 @@ def test_a_game_of_ones_own_is_learnt_by_its_own_events(tmp_path: Path) -> None:
     ("given", "expected"),
     [
         (["--rom", str(ROM), "--ram-map", str(RAM_MAP)], "ram"),
-        (["--rom", str(ROM)], "pixels"),
+        pytest.param(["--rom", str(ROM)], "pixels", marks=pytest.mark.slow),
     ],
 )
 def test_a_cartridge_of_ones_own_is_trained_on(

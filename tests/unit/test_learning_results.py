@@ -185,7 +185,7 @@ def test_stable_baselines_are_told_what_the_task_says() -> None:
         model.get_env().close()
 
 
-@pytest.mark.parametrize("name", ["cartpole", "acrobot"])
+@pytest.mark.parametrize("name", ["cartpole", pytest.param("acrobot", marks=pytest.mark.slow)])
 def test_their_row_is_made_like_ours(name: str) -> None:
     pytest.importorskip("stable_baselines3")
     from benchmarks.learning import sb3

@@ -114,6 +114,7 @@ def test_a_terminal_is_seen_and_a_file_is_not(
     os.close(ours)
 
 
+@pytest.mark.slow
 def test_the_pictures_of_the_documentation_are_made(tmp_path: Path) -> None:
     for name in ("torch", "matplotlib", "moviepy", "pygame"):
         pytest.importorskip(name)

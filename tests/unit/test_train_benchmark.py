@@ -225,6 +225,7 @@ def test_training_is_measured_in_processes_of_their_own(tmp_path: Path) -> None:
     assert answers[1].note.endswith(("×1", "×2")), "the backend that was chosen"
 
 
+@pytest.mark.slow
 def test_frames_and_their_floor_are_measured_on_a_cpu_too(tmp_path: Path) -> None:
     arguments = ["gpu", "--device", "cpu", "--n-envs", "2", "--rollout", "8", "--steps", "8"]
     more = ["--contestants", "shoal", "--repeats", "1", "--out", str(tmp_path)]
@@ -246,6 +247,7 @@ def test_stable_baselines_is_measured_where_it_is_installed(tmp_path: Path) -> N
     assert 0 < one.numbers["learning"] < 1
 
 
+@pytest.mark.slow
 def test_one_gradient_is_measured_in_every_way(tmp_path: Path) -> None:
     asked = ["ablate", "--batch-sizes", "16", "--repeats", "1", "--out", str(tmp_path)]
     assert train.main(asked) == 0
