@@ -8,7 +8,8 @@ they are short and nothing is written.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,13 @@ class Scale(Protocol):
 
 
 Record = Callable[[str, str, str], None]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_handled() -> Iterator[None]:
+    """What an interruption leaves behind would be the context of every later test's exceptions."""
+    yield
+    assert sys.exc_info() == (None, None, None)
 
 
 @pytest.fixture
