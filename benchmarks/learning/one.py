@@ -19,6 +19,7 @@ from benchmarks.learning.trial import commit
 _MODULES = {
     "shoal": "benchmarks.learning.ours",
     "sb3": "benchmarks.learning.sb3",
+    "sb3_alike": "benchmarks.learning.sb3",
     "random": "benchmarks.learning.chance",
     "scripted": "benchmarks.learning.scripted",
 }

@@ -10,7 +10,7 @@ from benchmarks.learning.rows import Row
 from benchmarks.learning.tasks import LIBRARIES, Task
 
 _POINTS = 50
-_COLOURS = {"shoal": "#00796b", "sb3": "#e65100"}
+_COLOURS = {"shoal": "#00796b", "sb3": "#e65100", "sb3_alike": "#5e35b1"}
 _RC = {"svg.hashsalt": "shoal", "font.size": 9.0}
 
 

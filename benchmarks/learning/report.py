@@ -44,7 +44,7 @@ training is another one.
   steps.
 - **Settings**: Stable-Baselines3 has the tuned ones of RL Baselines3 Zoo
   (`benchmarks/learning/tasks.py`), Shoal those in `configs/`, tried out on seeds that are not among
-  the rows.
+  the rows. On MuJoCo that library is trained with the same settings as Shoal, too.
 - **Score** of a seed: the mean return of 100 episodes of the *final* policy, in an environment of
   its own, with seeds that training never draws on and the most probable actions. No checkpoint is
   picked.

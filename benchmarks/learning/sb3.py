@@ -66,8 +66,7 @@ def _arguments(settings: Settings) -> dict[str, Any]:
 
 
 def _learn(job: Job, curve: Curve) -> Player:
-    told = job.task.sb3
-    assert told is not None
+    told = job.task.theirs(job.library)
     factories = list(resolve(job.task.env).factories) * told.n_envs
     model = make_ppo(factories, told, job.seed)
 

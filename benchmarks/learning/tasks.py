@@ -1,9 +1,9 @@
 """The tasks: what is learnt, for how long, with how many seeds, and what each library is told.
 
 Stable-Baselines3 gets the tuned settings of RL Baselines3 Zoo (`hyperparams/ppo.yml` and
-`ppo_lstm.yml`); Shoal gets those in `configs/`. Tasks of several agents, which that library cannot
-be given, are held against random players, and a game of our own against a scripted one, too. Cheap
-tasks come first.
+`ppo_lstm.yml`); Shoal gets those in `configs/`. On MuJoCo, where much depends on settings, that
+library is trained with ours as well. Tasks of several agents, which it cannot be given, are held
+against random players, and a game of our own against a scripted one, too. Cheap tasks come first.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from benchmarks.plan import ROOT
+from shoal.training.config import PPORun
+from shoal.training.settings import load_yaml
 
 LIBRARIES = {
     "shoal": "Shoal",
     "sb3": "Stable-Baselines3",
+    "sb3_alike": "Stable-Baselines3 with our settings",
     "random": "random players",
     "scripted": "scripted player",
 }
@@ -66,6 +69,8 @@ class Task:
     """Whether the score is the share of episodes that were won, and not their return."""
     win: str = ""
     """What the last info of an episode that was won has in it; else its return is above zero."""
+    also_alike: bool = False
+    """Whether that library is trained with our settings, too."""
     baselines: tuple[str, ...] = ()
     """Players that learn nothing."""
     has_opponents: bool = False
@@ -76,7 +81,8 @@ class Task:
     @property
     def libraries(self) -> tuple[str, ...]:
         """Ours, and what it is compared with: a verdict is by the first of those."""
-        return ("shoal", *(() if self.sb3 is None else ("sb3",)), *self.baselines)
+        theirs = ("sb3", "sb3_alike") if self.also_alike else ("sb3",)
+        return ("shoal", *(() if self.sb3 is None else theirs), *self.baselines)
 
     @property
     def title(self) -> str:
@@ -90,20 +96,53 @@ class Task:
         """The file that says what Shoal is told."""
         return f"configs/{self.name}.yaml"
 
+    def theirs(self, library: str) -> Settings:
+        """What Stable-Baselines3 is told: what is tuned for it, or the same as Shoal."""
+        told = self.sb3
+        if library == "sb3_alike":
+            told = alike(load_yaml(PPORun, ROOT / self.config))
+        assert told is not None
+        return told
+
     def settings(self, library: str) -> dict[str, Any]:
         """What a library is told, as JSON holds it."""
         import yaml
 
+        told: dict[str, Any] = {}
         if library == "shoal":
             told = yaml.safe_load((ROOT / self.config).read_text())
-        elif library == "sb3":
-            assert self.sb3 is not None
-            told = asdict(self.sb3)
-        else:
-            told = {}
+        elif library not in self.baselines:
+            told = asdict(self.theirs(library))
         if self.files:
             told |= {"files": {file: zlib.crc32((ROOT / file).read_bytes()) for file in self.files}}
         return json.loads(json.dumps(told))  # type: ignore[no-any-return]
+
+
+_ACTIVATIONS = {"tanh": "Tanh", "relu": "ReLU"}
+
+
+def alike(config: PPORun) -> Settings:
+    """The same in the words of Stable-Baselines3, whose other defaults are the same, too."""
+    ppo, network = config.ppo, config.network
+    is_falling = ppo.learning_rate_schedule == "linear"
+    told = {
+        "learning_rate": Linear(ppo.learning_rate) if is_falling else ppo.learning_rate,
+        "n_steps": ppo.n_steps,
+        "batch_size": ppo.batch_size,
+        "n_epochs": ppo.n_epochs,
+        "gamma": ppo.gamma,
+        "gae_lambda": ppo.gae_lambda,
+        "clip_range": ppo.clip_range,
+        "ent_coef": ppo.entropy_coef,
+        "vf_coef": ppo.value_coef,
+        "max_grad_norm": ppo.max_grad_norm,
+        "policy_kwargs": {
+            "net_arch": list(network.hidden_sizes),
+            "activation_fn": _ACTIVATIONS[network.activation],
+            "log_std_init": network.initial_log_std,
+        },
+    }
+    return Settings(config.envs.n_envs, told, normalize=network.normalize_observations)
 
 
 class Job(NamedTuple):
@@ -229,13 +268,21 @@ _TABLE = (
         steps=1_000_000,
         threshold=200.0,
     ),
-    Task("hopper", "Hopper-v5", Settings(1, _HOPPER, normalize=True), steps=1_000_000, seeds=3),
+    Task(
+        "hopper",
+        "Hopper-v5",
+        Settings(1, _HOPPER, normalize=True),
+        steps=1_000_000,
+        seeds=3,
+        also_alike=True,
+    ),
     Task(
         "halfcheetah",
         "HalfCheetah-v5",
         Settings(1, _HALF_CHEETAH, normalize=True),
         steps=1_000_000,
         seeds=3,
+        also_alike=True,
     ),
     Task(
         "connect_four",

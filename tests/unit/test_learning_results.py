@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("yaml")
 
-from benchmarks.learning import intervals, one, ours, plots, report, rows, run, tasks, trial
+from benchmarks.learning import intervals, one, ours, plots, report, rows, run, sb3, tasks, trial
 from benchmarks.learning.intervals import Interval
 from benchmarks.learning.rows import Row
 from benchmarks.learning.tasks import TASKS, Job, Linear, Settings, Task, jobs
@@ -93,6 +94,41 @@ def test_libraries_take_turns_seed_by_seed() -> None:
     made = [str(job) for job in jobs([SHORT, TASKS["memory"]], ["shoal", "sb3"], 2)]
     assert made[:3] == ["cartpole-shoal-0", "cartpole-sb3-0", "cartpole-shoal-1"]
     assert made[4:] == ["memory-shoal-0", "memory-sb3-0", "memory-shoal-1", "memory-sb3-1"]
+
+
+COUNTERPARTS = {
+    *("learning_rate", "learning_rate_schedule", "n_steps", "batch_size", "n_epochs", "gamma"),
+    *("gae_lambda", "clip_range", "entropy_coef", "value_coef", "max_grad_norm", "hidden_sizes"),
+    *("activation", "initial_log_std", "normalize_observations", "normalize_rewards"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.also_alike])
+def test_nothing_of_ours_is_without_a_counterpart_there(name: str) -> None:
+    config = load_yaml(PPORun, ROOT / TASKS[name].config)
+    for group in (config.ppo, config.network):
+        for field in fields(group):
+            if field.name not in COUNTERPARTS:
+                assert getattr(group, field.name) == field.default, field.name
+    assert config.ppo.normalize_rewards == config.network.normalize_observations
+
+
+def test_the_same_settings_make_the_same_network_and_optimizer_there() -> None:
+    pytest.importorskip("stable_baselines3")
+    pytest.importorskip("mujoco")
+    task = TASKS["halfcheetah"]
+    config, told = load_yaml(PPORun, ROOT / task.config), task.theirs("sb3_alike")
+    model = sb3.make_ppo([partial(gymnasium.make, task.env)] * told.n_envs, told, seed=0)
+    with Training(ours.config_of(Job(task, "shoal", 0)), task.env) as training:
+        our_shapes = [tuple(one.shape) for one in training.agent.parameters()]
+    their_shapes = [tuple(one.shape) for one in model.policy.parameters()]
+    model.get_env().close()
+    assert sorted(our_shapes) == sorted(their_shapes)
+    assert model.policy.log_std.tolist() == [config.network.initial_log_std] * 6
+    assert (model.n_steps, model.batch_size, model.n_epochs) == (64, 64, 10)
+    assert (model.learning_rate, model.clip_range(1.0), model.vf_coef) == (4e-5, 0.1, 0.58)
+    assert (model.gamma, model.gae_lambda, model.max_grad_norm) == (0.98, 0.92, 0.8)
+    assert model.ent_coef == 4e-4
 
 
 def test_only_places_are_seen_without_velocities() -> None:
