@@ -22,8 +22,8 @@ from shoal.engine.backends.process.header import (
     AHEAD,
     ANSWER,
     COMMAND,
-    LISTENING,
     STEP_SOME,
+    WANTED,
     WORDS,
 )
 from shoal.engine.backends.process.inside import SignalChannel
@@ -294,13 +294,72 @@ def test_after_ctrl_c_nobody_rings_for_a_caller_who_does_not_listen(
         backend: Any = envs._pool.backend
         assert backend._bell is not None
 
-        def interrupted(*_: Any) -> None:
-            raise KeyboardInterrupt
+        def interrupted(waits: bool, *_: Any) -> bool:
+            if waits:
+                assert backend._header.common[WANTED] > 0
+                raise KeyboardInterrupt
+            return False
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(backend._bell, "acquire", interrupted)
-            backend.listen(1.0, lambda: False)
-        assert backend._header.common[LISTENING] == 0
+            backend.listen(1.0, backend.done() + 1)
+        assert backend._header.common[WANTED] == 0
+
+
+def test_nobody_rings_before_as_much_is_done_as_the_caller_wants() -> None:
+    worlds = [partial(CountingWorld, tag) for tag in range(NUM_ENVS)]
+    with shoal.make(worlds, backend="process", num_workers=2) as envs:
+        envs.reset(seed=0)
+        backend: Any = envs._pool.backend
+        heard, common = backend._bell.acquire, backend._header.common
+        common[WANTED] = backend.done() + 3
+        envs.send(np.array([1, 1]), [0, 1])
+        assert wait_until_idle(envs._pool.seats[0].worker)
+        envs.send(np.array([1]), [2])
+        assert heard(True, PATIENCE_S)
+        assert wait_until_idle(envs._pool.seats[1].worker)
+        common[WANTED] = 0
+        envs.recv()
+        assert not heard(False)
+        common[WANTED] = backend.done() + 1000
+        envs.call("record", env_ids=[0])  # anything but a step is worth a look
+        assert heard(True, PATIENCE_S)
+        common[WANTED] = 0
+
+
+def test_what_the_caller_waits_for_is_never_more_than_is_under_way() -> None:
+    rng = np.random.default_rng(0)
+    worlds = [partial(CountingWorld, tag) for tag in range(8)]
+    waits: list[int] = []
+    with shoal.make(worlds, backend="process", num_workers=2) as envs:
+        envs.reset(seed=0)
+        pool: Any = envs._pool
+        backend = pool.backend
+        listen = backend.listen
+
+        def watched(timeout_s: float, wanted: int) -> None:
+            left = 0
+            for seat in pool.seats:
+                if seat.flight is not None and not seat.worker.has_answered():
+                    left += len(seat.flight.sent)
+                if seat.ahead is not None and not seat.worker.is_idle():
+                    left += len(seat.ahead.sent)
+            until = time.monotonic() + PATIENCE_S
+            while backend.done() + left < wanted and time.monotonic() < until:
+                time.sleep(0.001)  # it has answered, and counts that next
+            assert backend.done() + left >= wanted
+            waits.append(wanted)
+            listen(timeout_s, wanted)
+
+        backend.listen = watched
+        idle = set(range(8))
+        for _ in range(300):
+            chosen = [i for i in sorted(idle) if rng.random() < 0.7] or sorted(idle)[:1]
+            if chosen:
+                envs.send(np.ones(len(chosen), dtype=np.int64), chosen)
+            idle -= set(chosen)
+            idle |= set(envs.recv(min_envs=int(rng.integers(1, 9 - len(idle)))).env_ids.tolist())
+    assert waits
 
 
 class Stuck(CountingWorld):

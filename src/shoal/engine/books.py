@@ -103,9 +103,8 @@ class Books:
         else:
             self.rows.asked[which, list(seat.env_ids)] = 0
         if len(env_ids) < _FEW:  # then one by one takes half the time
-            slots = self.slots
-            for env_id in env_ids:
-                asked[env_id] = 2 - slots.of_one(env_id)
+            for env_id, slot in zip(env_ids, self.slots.next_for(env_ids), strict=True):
+                asked[env_id] = slot + 1
         else:
             self.rows.asked[which, env_ids] = 2 - self.slots.of(env_ids)
 

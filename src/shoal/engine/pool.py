@@ -538,7 +538,7 @@ class Pool:
                 f"recv: waiting for {min_envs} environments, but {num_sent} are outstanding. "
                 f"Ask for 1 to {num_sent}."
             )
-        return self.post.recv(min_envs, timeout_s)
+        return self.post.recv(min_envs, num_sent, timeout_s)
 
     # --- one command at a time per worker ---------------------------------------------------
 

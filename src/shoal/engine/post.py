@@ -142,12 +142,13 @@ class Post:
 
     # --- back -------------------------------------------------------------------------------
 
-    def recv(self, min_envs: int, timeout_s: float | None) -> Batch:
-        """Everything that is ready, once at least `min_envs` are."""
+    def recv(self, min_envs: int, num_sent: int, timeout_s: float | None) -> Batch:
+        """Everything that is ready, once at least `min_envs` of those that were sent are."""
         pool, begun = self._pool, time.perf_counter()
-        self._takes_parts = min_envs < self.num_sent
+        self._takes_parts = min_envs < num_sent
+        deadline = None if timeout_s is None else begun + timeout_s
         try:
-            self._await_ready(min_envs, None if timeout_s is None else begun + timeout_s)
+            self._await_ready(min_envs, min_envs / num_sent, deadline)
         finally:
             pool.wait_s += time.perf_counter() - begun
         ids = np.flatnonzero(self._ready)
@@ -155,10 +156,10 @@ class Post:
         self._ready[ids] = False
         return pool.books.reader.collect_some(pool.books.slots.of(ids), ids)
 
-    def _await_ready(self, min_envs: int, deadline: float | None) -> None:
-        pool, share = self._pool, min_envs / self.num_sent
-        has_stepped = has_listened = False
+    def _await_ready(self, min_envs: int, share: float, deadline: float | None) -> None:
+        pool, has_stepped, has_listened = self._pool, False, False
         while True:
+            done = pool.backend.done()  # first: what is done from here on is counted once or twice
             asks_all = time.perf_counter() - self._looked > LOOK_AROUND_S
             if asks_all:
                 self._looked = time.perf_counter()
@@ -170,7 +171,10 @@ class Post:
                     landing = self._landing(asks_all)
             if landing and (asks_all or self._is_worth_it(landing, min_envs - ready)):
                 self._land(landing)
-                ready = int(np.count_nonzero(self._ready))
+                pool.raise_troubles()
+                if np.count_nonzero(self._ready) >= min_envs:
+                    return
+                continue  # what they had ahead may be over, too
             pool.raise_troubles()
             if ready >= min_envs:
                 return
@@ -184,7 +188,7 @@ class Post:
                     f"recv: {ready} of {min_envs} environments were ready in time. "
                     "Nothing is lost: call recv again."
                 )
-            pool.backend.listen(left, self._any_answered)
+            pool.backend.listen(left, done + self._num_wanted(min_envs - ready))
             has_listened = True
 
     def _landing(self, asks_all: bool) -> list[Seat]:
@@ -208,6 +212,19 @@ class Post:
             or any(seat.queued or (seat.ahead and seat.worker.is_idle()) for seat in seats)
             or any(flight.replies or flight.trouble for flight in flights)
         )
+
+    def _num_wanted(self, num_missing: int) -> int:
+        """How many steps are to be taken before there is anything to do for the caller."""
+        over = []
+        for seat in self._pool.seats:
+            flight = seat.flight
+            if flight is None or seat.worker.is_caller:
+                continue
+            if seat.queued or flight.recovery is not None:
+                return 1
+            if flight.landed or seat.worker.has_answered():
+                over.append(seat)
+        return num_missing - self._num_coming(over)
 
     def _num_coming(self, seats: Sequence[Seat]) -> int:
         """How many steps these have taken that are not written down yet."""
@@ -244,9 +261,6 @@ class Post:
             idle = [env_id for seat in seats if seat.flight is None for env_id in seat.env_ids]
             moves.carry_out(pool, [env_id for env_id in idle if env_id in pool.wishes])
         self.dispatch([seat for seat in pool.seats if seat.flight is None])
-
-    def _any_answered(self) -> bool:
-        return any(map(self._traffic.has_news, self._pool.seats))
 
     def come_back(self, flights: Iterable[Flight]) -> None:
         """Steps that were sent can be received, except for those that came to nothing."""

@@ -21,6 +21,8 @@ SEMAPHORE_BYTES = 64
 
 _COUNTING, _MAX = 1, 2**31 - 1
 _LEAST_S = 20e-6
+_HOPELESS_S = 200e-6
+"""Where waits are as long as that, and longer than the longest spin, a short one gains nothing."""
 _PATIENCE = 4
 """So many long waits in a row are usual; fewer are an accident."""
 
@@ -30,7 +32,7 @@ class Spin:
 
     A process that is awake notices a signal within a microsecond, and whoever sends it needs no
     system call; one that sleeps needs 5 to 50 us, and milliseconds where the machine is a guest and
-    its host is busy. Where waits are long, as while a learner is at work, next to nothing is burnt.
+    its host is busy. Where waits are long, as while a learner is at work, nothing is burnt.
 
     One long wait changes nothing: if it did, a moment in which one process is kept from its core
     would send all others to sleep, whose waking makes the next waits long, too, and so on.
@@ -60,7 +62,10 @@ class Spin:
     def learn(self, wait_s: float) -> None:
         """A wait that was longer than the spin has taken so long."""
         self._num_long = self._num_long + 1 if wait_s > self.most_s else 0
-        self.now_s = self.most_s if self._num_long < _PATIENCE else min(self.most_s, _LEAST_S)
+        if self._num_long < _PATIENCE:
+            self.now_s = self.most_s
+        else:
+            self.now_s = min(self.most_s, _LEAST_S) if wait_s < _HOPELESS_S else 0.0
 
 
 class Semaphore:

@@ -116,6 +116,8 @@ class Share:
         """The slots in which flags of these environments may be set."""
         self.has_ended = False
         """Whether an episode has ended in the latest step of all."""
+        self.num_stepped = 0
+        """How many environments the latest step of some was for."""
         self._infos: InfoWriter
 
     def build(self, command: Build) -> None:
@@ -327,6 +329,7 @@ class Share:
     def _step_some(self, command: Step) -> None:
         party, rows = self._asked(command.slot), self.rows
         where, slots = party.where, party.slots
+        self.num_stepped = len(party.slot_of)
         self._infos.clear(where)
         self._take_back_flags(slots, where)
         if self._is_batched:

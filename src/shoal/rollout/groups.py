@@ -113,7 +113,7 @@ class InTurns:
     def finish(self, group: int) -> Moment:
         inbox = self._inboxes[group]
         while inbox.num_missing:
-            self._deliver(self._envs.recv(1))
+            self._deliver(self._envs.recv(inbox.num_missing))  # all of it are ready then, or others
         return inbox.emptied()
 
     def forget(self) -> None:

@@ -135,10 +135,13 @@ class Backend(Protocol):
     def make_rows(self, shape: RowShape) -> Rows:
         """Rows that the caller and all workers can see."""
 
-    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
-        """Return when some worker has answered, or after so long.
+    def done(self) -> int:
+        """How much workers have done: environments stepped in steps of some, and what else."""
 
-        `look` tells whether one has already; it is asked once workers know that they are to ring.
+    def listen(self, timeout_s: float, wanted: int) -> None:
+        """Return when they have done as much as that, or something else than such steps.
+
+        At the latest after so long; where nobody is told, some workers may have done nothing.
         """
 
     def close(self) -> None:

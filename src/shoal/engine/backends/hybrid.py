@@ -44,8 +44,11 @@ class HybridBackend:
     def make_rows(self, shape: RowShape) -> Rows:
         return self._processes.make_rows(shape)
 
-    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
-        self._processes.listen(timeout_s, look)
+    def done(self) -> int:
+        return self._processes.done()
+
+    def listen(self, timeout_s: float, wanted: int) -> None:
+        self._processes.listen(timeout_s, wanted)
 
     def close(self) -> None:
         self._processes.close()

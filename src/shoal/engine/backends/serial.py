@@ -88,7 +88,10 @@ class SerialBackend:
     def make_rows(self, shape: RowShape) -> Rows:
         return Rows(shape)
 
-    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
+    def done(self) -> int:
+        return 0
+
+    def listen(self, timeout_s: float, wanted: int) -> None:
         pass
 
     def close(self) -> None:

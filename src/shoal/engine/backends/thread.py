@@ -178,7 +178,10 @@ class ThreadBackend:
     def make_rows(self, shape: RowShape) -> Rows:
         return Rows(shape)
 
-    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
+    def done(self) -> int:
+        return 0
+
+    def listen(self, timeout_s: float, wanted: int) -> None:
         self._bell.wait(timeout_s)
         self._bell.clear()
 

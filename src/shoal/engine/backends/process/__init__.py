@@ -4,8 +4,8 @@
       rows.actions ─────────shared memory────────────► rows.actions
       go.release() ─────────semaphore────────────────► go.acquire()      spin, then park
                                                           execute(...)
-      done.acquire() ◄──────semaphore────────────────  done.release()    (and the bell, if the
-      rows.observations ◄───shared memory────────────  rows.*             caller listens to all)
+      done.acquire() ◄──────semaphore────────────────  done.release()    (and the bell, if that is
+      rows.observations ◄───shared memory────────────  rows.*             what the caller waits for)
 
 A step that needs no message makes none. Everything else goes through the worker's channel, a
 socket pair, announced by the same semaphores. A death is noticed by watching the process itself.
@@ -26,7 +26,7 @@ from multiprocessing.connection import Connection, Pipe
 
 from shoal.engine import launch
 from shoal.engine.backends import Terms
-from shoal.engine.backends.process.header import LISTENING, Header
+from shoal.engine.backends.process.header import WANTED, Header
 from shoal.engine.backends.process.inside import Order
 from shoal.engine.backends.process.outside import (
     PARK_S,
@@ -212,22 +212,27 @@ class ProcessBackend:
         self._memories.add(memory)
         return rows
 
-    def listen(self, timeout_s: float, look: Callable[[], bool]) -> None:
-        if self._header is None:  # nobody was ever launched
+    def done(self) -> int:
+        return 0 if self._header is None else self._header.done()
+
+    def listen(self, timeout_s: float, wanted: int) -> None:
+        header, bell = self._header, self._bell
+        if header is None:  # nobody was ever launched
             return
-        if self._bell is None:
+        if bell is None:
             time.sleep(min(timeout_s, _POLL_S))
             return
         begun = time.perf_counter()
-        if self._spin.until(look, begun, timeout_s):
+        if self._spin.until(lambda: header.done() >= wanted, begun, timeout_s):
             return
-        common = self._header.common
-        common[LISTENING] = 1
+        while bell.acquire(False):  # two may have rung for what one wait was for
+            pass
+        header.common[WANTED] = wanted
         try:
-            if not look():
-                self._bell.acquire(True, min(timeout_s, PARK_S))
+            if header.done() < wanted:
+                bell.acquire(True, min(timeout_s, PARK_S))
         finally:
-            common[LISTENING] = 0
+            header.common[WANTED] = 0
         self._spin.learn(time.perf_counter() - begun)
 
     def close(self) -> None:

@@ -21,14 +21,16 @@ from shoal.engine.backends.process.header import (
     ANSWER,
     BUSY_NS,
     COMMAND,
+    DONE,
     END,
     HAS_ENDED,
     HAS_REPLY,
-    LISTENING,
     MESSAGE,
+    MUCH,
     RESIDENT_KB,
     STEP_ALL,
     STEP_SOME,
+    WANTED,
     Header,
     number_answered,
     number_asked,
@@ -118,14 +120,14 @@ class SignalChannel:
         self._bell = bell[0] if bell else None
         for semaphore in (self._go, self._done):
             semaphore.unlink()  # nobody else needs their names
-        self._words, self._common = header.words(block), header.common
+        self._words, self._common, self._header = header.words(block), header.common, header
         self._pipe, self._order, self._parent_pid = pipe, order, outfit.parent_pid
         self._store = Memory(outfit.store_fd)
         self._first, self._next_look = order.build, 0.0
         self._steps: dict[int, Step] = {}
         self._spin = order.spin
-        self._number = 0
-        """Of the command that is being carried out."""
+        self._number, self._what = 0, MESSAGE
+        """Of the command that is being carried out, and what it is."""
         self._goes_on = True
         """Whether the caller need not hear of that before the next one is begun."""
         self.log_records: list[logging.LogRecord] = []
@@ -150,10 +152,10 @@ class SignalChannel:
                 command = ahead
             if command >> 3 == number:
                 break
-        self._number, what = number, command & 7
-        if what == MESSAGE:
+        self._number, self._what = number, command & 7
+        if self._what == MESSAGE:
             return self._unwrapped(pickle.loads(self._pipe.recv_bytes()))
-        return self._steps[what]
+        return self._steps[self._what]
 
     def _unwrapped(self, message: Any) -> Command:
         if type(message) is BuildMessage:
@@ -189,8 +191,12 @@ class SignalChannel:
         share.rest()
         said = HAS_ENDED if share.has_ended else 0
         words[ANSWER] = self._number << 2 | said | (0 if payload is None else HAS_REPLY)
+        if self._what >= STEP_SOME:
+            is_quiet_step = payload is None and self._what < MESSAGE
+            words[DONE] += share.num_stepped if is_quiet_step else MUCH
         self._done.release()
-        if self._bell is not None and self._common[LISTENING]:
+        wanted = self._common[WANTED]
+        if wanted and self._bell is not None and self._header.done() >= wanted:
             self._bell.release()
         if payload is not None:
             self._pipe.send_bytes(payload)
