@@ -5,7 +5,9 @@ Whatever becomes of the step before, or of the one ahead, each environment takes
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
 from functools import partial
@@ -307,37 +309,72 @@ def test_after_ctrl_c_nobody_rings_for_a_caller_who_does_not_listen(
 
 
 def test_nobody_rings_before_as_much_is_done_as_the_caller_wants() -> None:
-    worlds = [partial(CountingWorld, tag) for tag in range(NUM_ENVS)]
-    with shoal.make(worlds, backend="process", num_workers=2) as envs:
-        envs.reset(seed=0)
+    with make() as envs:
         backend: Any = envs._pool.backend
+        (worker,) = envs._pool.workers
         heard, common = backend._bell.acquire, backend._header.common
         common[WANTED] = backend.done() + 3
         envs.send(np.array([1, 1]), [0, 1])
-        assert wait_until_idle(envs._pool.seats[0].worker)
+        assert wait_until_idle(worker)
         envs.send(np.array([1]), [2])
         assert heard(True, PATIENCE_S)
-        assert wait_until_idle(envs._pool.seats[1].worker)
+        assert envs.recv().env_ids.tolist() == [0, 1, 2]
         common[WANTED] = 0
-        envs.recv()
+        envs.call("record")
         assert not heard(False)
         common[WANTED] = backend.done() + 1000
-        envs.call("record", env_ids=[0])  # anything but a step is worth a look
+        envs.call("record")  # anything but a step is worth a look
         assert heard(True, PATIENCE_S)
         common[WANTED] = 0
 
 
-def test_what_the_caller_waits_for_is_never_more_than_is_under_way() -> None:
+class Gated(CountingWorld):
+    """No step is over before there is a file."""
+
+    def __init__(self, gate: Path, tag: int) -> None:
+        super().__init__(tag)
+        self._gate = gate
+
+    def step(self, action: Any) -> Any:
+        until = time.monotonic() + PATIENCE_S
+        while not self._gate.exists() and time.monotonic() < until:
+            time.sleep(0.001)
+        return super().step(action)
+
+
+def test_the_caller_waits_once_for_all_that_is_missing(tmp_path: Path) -> None:
+    gate, wanted_of = tmp_path / "open", []
+    worlds = [partial(Gated, gate, tag) for tag in range(NUM_ENVS)]
+    with shoal.make(worlds, backend="process", num_workers=NUM_ENVS) as envs:
+        envs.reset(seed=0)
+        backend: Any = envs._pool.backend
+        listen = backend.listen
+
+        def watched(timeout_s: float, wanted: int) -> None:
+            wanted_of.append(wanted - backend.done())
+            gate.touch()
+            listen(timeout_s, wanted)
+
+        backend.listen = watched
+        envs.send(np.ones(NUM_ENVS, dtype=np.int64))
+        assert len(envs.recv().env_ids) == NUM_ENVS
+    assert wanted_of[0] == NUM_ENVS
+
+
+@pytest.mark.parametrize("backend_name", ["process", "hybrid"])
+def test_what_the_caller_waits_for_is_never_more_than_is_under_way(backend_name: Any) -> None:
     rng = np.random.default_rng(0)
     worlds = [partial(CountingWorld, tag) for tag in range(8)]
-    waits: list[int] = []
-    with shoal.make(worlds, backend="process", num_workers=2) as envs:
+    waits = 0
+    with shoal.make(worlds, backend=backend_name, num_workers=2) as envs:
         envs.reset(seed=0)
         pool: Any = envs._pool
         backend = pool.backend
         listen = backend.listen
 
         def watched(timeout_s: float, wanted: int) -> None:
+            nonlocal waits
+            waits += 1
             left = 0
             for seat in pool.seats:
                 if seat.flight is not None and not seat.worker.has_answered():
@@ -348,7 +385,6 @@ def test_what_the_caller_waits_for_is_never_more_than_is_under_way() -> None:
             while backend.done() + left < wanted and time.monotonic() < until:
                 time.sleep(0.001)  # it has answered, and counts that next
             assert backend.done() + left >= wanted
-            waits.append(wanted)
             listen(timeout_s, wanted)
 
         backend.listen = watched
@@ -360,6 +396,21 @@ def test_what_the_caller_waits_for_is_never_more_than_is_under_way() -> None:
             idle -= set(chosen)
             idle |= set(envs.recv(min_envs=int(rng.integers(1, 9 - len(idle)))).env_ids.tolist())
     assert waits
+
+
+def test_a_replaced_worker_takes_nothing_back_of_what_was_done() -> None:
+    with make() as envs:
+        backend: Any = envs._pool.backend
+        for _ in range(20):
+            envs.call("record")
+        before = backend.done()
+        (worker,) = envs._pool.workers
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        envs.send(np.array([1]), [0])
+        assert envs.recv().env_ids.tolist() == [0]
+        assert envs._pool.workers != [worker]
+        assert backend.done() > before
 
 
 class Stuck(CountingWorld):

@@ -214,17 +214,24 @@ class Post:
         )
 
     def _num_wanted(self, num_missing: int) -> int:
-        """How many steps are to be taken before there is anything to do for the caller."""
-        over = []
+        """How many steps others are to take before there is anything to do for the caller.
+
+        Never more than are under way: there may be more missing that only the caller can take.
+        """
+        over, under_way = [], 0
         for seat in self._pool.seats:
             flight = seat.flight
-            if flight is None or seat.worker.is_caller:
+            if flight is None:
                 continue
-            if seat.queued or flight.recovery is not None:
+            if flight.recovery is not None or (seat.queued and not seat.worker.is_caller):
                 return 1
             if flight.landed or seat.worker.has_answered():
                 over.append(seat)
-        return num_missing - self._num_coming(over)
+            else:
+                under_way += len(flight.sent)
+            if seat.ahead is not None and not seat.worker.is_idle():
+                under_way += len(seat.ahead.sent)
+        return min(num_missing - self._num_coming(over), max(under_way, 1))
 
     def _num_coming(self, seats: Sequence[Seat]) -> int:
         """How many steps these have taken that are not written down yet."""

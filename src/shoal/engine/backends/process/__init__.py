@@ -56,6 +56,8 @@ ends before those who sleep are awake sends the next one to sleep.
 """
 _POLL_S = 0.001
 """How often to look for an answer where there is no bell."""
+_PARK_S = PARK_S if ProcessWorker.takes_ahead else _POLL_S
+"""The same where there is one. A processor that is free in its order may keep it from ringing."""
 _ROOM_FOR_WORKERS = 256
 """Signals have room for at least so many, and so for later ones."""
 _SPARE_BLOCKS = 16
@@ -227,10 +229,10 @@ class ProcessBackend:
             return
         while bell.acquire(False):  # two may have rung for what one wait was for
             pass
-        header.common[WANTED] = wanted
         try:
+            header.common[WANTED] = wanted
             if header.done() < wanted:
-                bell.acquire(True, min(timeout_s, PARK_S))
+                bell.acquire(True, min(timeout_s, _PARK_S))
         finally:
             header.common[WANTED] = 0
         self._spin.learn(time.perf_counter() - begun)

@@ -59,9 +59,10 @@ class Header:
         return SEMAPHORE_BYTES * 2 + num_workers * _BLOCK_BYTES
 
     def clear(self, block: int) -> None:
-        """Make a block as if there had never been a worker."""
-        at = SEMAPHORE_BYTES * 2 + block * _BLOCK_BYTES
+        """Make a block as if there had never been a worker; what was done is done, though."""
+        at, done = SEMAPHORE_BYTES * 2 + block * _BLOCK_BYTES, self._done[block]
         self._view[at : at + _BLOCK_BYTES] = bytes(_BLOCK_BYTES)
+        self._done[block] = done
 
     def place(self, block: int, index: int) -> memoryview:
         at = SEMAPHORE_BYTES * 2 + block * _BLOCK_BYTES + index * SEMAPHORE_BYTES
