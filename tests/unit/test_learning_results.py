@@ -450,7 +450,7 @@ def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
         "| Stable-Baselines3 | 3 | 410.0 (409.0 to 411.0) | 400.0 to 420.0 | 0 of 3 | 2 | 1 |",
         "Asked: at least 475 on every seed.",
         "(images/one.svg)",
-        "7 of 176 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
+        "7 of 182 rows are there. Missing: cartpole Stable-Baselines3 7, cartpole Shoal 6, ",
         "- Commits (rows): `abc` (6), `def-dirty` (1)",
         "- Made on an unclean tree (`-dirty`: a commit with changes on top): cartpole Shoal 1",
         "Made by commits (rows) `abc` (6), `def-dirty` (1), on one kind of machine: A CPU",
@@ -493,7 +493,7 @@ def test_two_seeds_decide_nothing(tmp_path: Path) -> None:
 def test_without_rows_the_page_says_so(tmp_path: Path) -> None:
     text = report.markdown(report.compare(tmp_path, near), {})
     assert "No task has 3 rows of both libraries yet." in text
-    assert "0 of 176 rows are there." in text
+    assert "0 of 182 rows are there." in text
 
 
 def test_curves_are_compared_at_the_same_steps() -> None:
