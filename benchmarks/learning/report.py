@@ -76,9 +76,10 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """Where our interval lies; of too few seeds there is none to speak of."""
-        if any(len(of) < FEWEST for of in self.rows.values()):
+        compared = self.task.libraries[:2]
+        if any(len(self.rows[library]) < FEWEST for library in compared):
             return NONE
-        ours, theirs = (self.estimates[library] for library in self.task.libraries[:2])
+        ours, theirs = (self.estimates[library] for library in compared)
         if ours.high < theirs.low:
             return "below"
         return "above" if ours.low > theirs.high else "level"

@@ -444,7 +444,7 @@ def test_the_page_says_what_the_rows_hold(tmp_path: Path) -> None:
     text = report.markdown(report.compare(tmp_path, near), {"cartpole": "images/one.svg"})
     for part in (
         "| CartPole-v1 | 100,000 | 485.0 (484.0 to 486.0) | 410.0 (409.0 to 411.0) | above |",
-        "| Hopper-v5 | 1,000,000 | – | – | – |",
+        "| Hopper-v5 | 1,000,000 | – | – | – | – |",
         "Of the 1 with 3 rows of both or more, it is wholly below on: none.",
         "| Shoal | 4 | 485.0 (484.0 to 486.0) | 470.0 to 500.0 | 3 of 4 | 2 | 1 |",
         "| Stable-Baselines3 | 3 | 410.0 (409.0 to 411.0) | 400.0 to 420.0 | 0 of 3 | 2 | 1 |",
@@ -488,6 +488,16 @@ def test_two_seeds_decide_nothing(tmp_path: Path) -> None:
     assert "| 405.0 (404.0 to 406.0) | 455.0 (454.0 to 456.0) | – |" in report.markdown(
         compared, {}
     )
+
+
+def test_the_verdict_does_not_wait_for_rows_with_our_settings(tmp_path: Path) -> None:
+    for library, score in (("shoal", 3000.0), ("sb3", 1000.0)):
+        for seed in range(3):
+            job = Job(TASKS["hopper"], library, seed)
+            rows.write(tmp_path, job, row(job, score + seed))
+    (hopper,) = (one for one in report.compare(tmp_path, near) if one.task.name == "hopper")
+    assert hopper.task.libraries == ("shoal", "sb3", "sb3_alike")
+    assert hopper.verdict == "above"
 
 
 def test_without_rows_the_page_says_so(tmp_path: Path) -> None:
