@@ -65,6 +65,8 @@ def where(probe: Any, num_envs: int, cores: int, **kwargs: Any) -> tuple[str, in
         (EMPTY, 2, 2, ("serial", 1)),
         (EMPTY, 8, 2, ("serial", 1)),
         (EMPTY, 256, 2, ("hybrid", 2)),
+        # What they show has to be copied, too.
+        (replace(EMPTY, observation_bytes=200_000), 8, 2, ("hybrid", 2)),
         # With many cores one of them may be the caller's, and nobody need give up isolation.
         (CARTPOLE, 64, 16, ("process", 15)),
         (EMPTY, 64, 16, ("process", 15)),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from functools import partial
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 import shoal
 from shoal.engine import shelves
@@ -56,6 +58,21 @@ class Pairs(Frames):
         return {"frame": frame, "count": np.full(1, self._steps, np.float32)}, *others
 
 
+class Large(Frames):
+    """So large that each is laid by itself; rewards of some are NumPy's."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (160, 210, 4), np.uint8)
+
+    def __init__(self, number: int) -> None:
+        super().__init__(length=2 + number % 5)
+        self._number, self._frame = number, np.zeros((160, 210, 4), np.uint8)
+
+    def step(self, action):
+        frame, reward, *others = super().step(action)
+        frame[1] = self._number
+        return frame, np.float64(reward) if self._number % 3 == 0 else reward, *others
+
+
 def make(env=Frames, **kwargs):
     settings = {"backend": "process", "num_workers": 2, **kwargs}
     envs = shoal.make(env, NUM_ENVS, **settings)
@@ -87,6 +104,29 @@ def test_large_observations_are_handed_out_where_workers_laid_them(backend):
             assert (seen[:, 1:] == k + 2).all()
             assert (seen[:, 0, 0, 0] == k % 7).all()
         assert num_laid > AT_HAND
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+@pytest.mark.parametrize(
+    ("backend", "num_workers"), [("serial", 1), ("thread", 2), ("process", 1), ("hybrid", 2)]
+)
+def test_single_observations_that_are_large_are_laid_one_by_one(backend, num_workers, mode):
+    worlds = [partial(Large, number) for number in range(16)]
+    expected = gymnasium.vector.SyncVectorEnv(worlds, autoreset_mode=AutoresetMode[mode.upper()])
+    envs = shoal.make(worlds, backend=backend, num_workers=num_workers, autoreset=mode)
+    kept, num_laid = [], 0
+    with envs:
+        expected.reset(seed=0), envs.reset(seed=0)
+        for k in range(20):
+            actions = np.full(16, k % 7)
+            ours, theirs = envs.step(actions), expected.step(actions)
+            for one, other in zip(ours[:4], theirs[:4], strict=True):
+                np.testing.assert_array_equal(one, other)
+            kept = [*kept[-1:], (ours[0], theirs[0])]
+            np.testing.assert_array_equal(*kept[0])
+            num_laid += is_laid(ours[0])
+        assert num_laid
+    expected.close()
 
 
 @pytest.mark.parametrize("env", [Frames, Pairs])
@@ -382,6 +422,10 @@ def test_size_decides():
     assert not shelves.is_worth_it(large, 2)
     assert not shelves.is_worth_it(few, 1024)
     assert not shelves.is_worth_it(none, 10**9)
+    assert not shelves.is_worth_it_singly(large, 1024)
+    frames = Layout(Large.observation_space)
+    assert shelves.is_worth_it_singly(frames, 8)
+    assert not shelves.is_worth_it_singly(frames, 7)
 
 
 @pytest.mark.parametrize("page", [-1, 3])

@@ -172,11 +172,24 @@ class Cell:
         """Step, or do what this mode does after an episode's end; the reward."""
         return self.after_end(slot) if self.over else self.take(slot, *self._step(action))
 
-    def lane(self, slot: int) -> Lane:
-        """What a worker needs in order to do the same with its environments, one after another."""
+    def lane(self, slot: int, shelf: Sequence[Array] | None = None) -> Lane:
+        """What a worker needs in order to do the same with its environments, one after another.
+
+        What such a lane writes it also lays on the shelf, if there is one.
+        """
         writer = self._writers[slot]
         write = None if self._has_objects else writer.write
-        return self, self._step, writer.memory, write, self._id, slot
+        if shelf is None or write is None:
+            return self, self._step, writer.memory, write, self._id, slot
+        rows = [array[self._id] for array in self._desk.rows.observations[slot]]
+        pairs = [(place[self._id], row) for place, row in zip(shelf, rows, strict=True)]
+
+        def write_twice(observation: Any) -> None:
+            write(observation)
+            for place, row in pairs:
+                place[...] = row
+
+        return self, self._step, None, write_twice, self._id, slot
 
     def take(
         self,

@@ -157,7 +157,9 @@ class Pool:
     def _shape(self, num_envs: int) -> RowShape:
         """That of rows for so many environments."""
         plan, observation = self.plan, Layout(self.single_observation_space)
-        pays = plan.num_workers > 1 and shelves.is_worth_it(observation, num_envs)
+        pays = shelves.is_worth_it(observation, num_envs)
+        if plan.num_workers == 1:
+            pays = pays and shelves.is_worth_it_singly(observation, num_envs)
         return RowShape(
             num_envs=num_envs,
             slots=2,

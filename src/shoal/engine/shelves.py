@@ -8,7 +8,8 @@ used again when nobody holds anything of it any more, which the count of referen
     worker k   rows of a slot ──► its part of the shelf ──► done
     caller                                                  shelf ──► hands it out
 
-With 64 frames of 84 x 84 x 4 and 15 workers that takes 40 us of the 250 us that a step took.
+With 64 frames of 84 x 84 x 4 and 15 workers that takes 40 us of the 250 us that a step took. Where
+single observations are large, each is laid as soon as it is written, by a single worker as well.
 Where pages are asked for (`pool.make_pages`), so many shelves lie one after another and are one
 array, [pages, num_envs, ...]: a rollout that is written where it is read.
 
@@ -24,19 +25,21 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from shoal.engine.memory import make_private
 from shoal.engine.rows import Room, Rows
-from shoal.layout import Array, Layout
+from shoal.layout import Array, Layout, Leaf
 
 AT_HAND = 3
 """Shelves of a caller that takes a step at a time: what it has, had before, and is to get."""
 _WORTH_BYTES = 64 * 1024
 """From which size of a batch on; below it the caller's copy takes less than telling it apart."""
+_SINGLY_BYTES, _CACHED_BYTES = 64 * 1024, 1024 * 1024
+"""The size of one observation, and of those of a worker, from which on each is laid by itself."""
 _forks_worker = False
 """Whether the process that is about to be forked is a worker, which uses no rollout."""
 
@@ -44,9 +47,21 @@ _forks_worker = False
 def is_worth_it(layout: Layout, num_envs: int, without: Sequence[np.dtype[Any]] = ()) -> bool:
     """Whether observations are large enough, and all in rows; leaves `without` do not count."""
     leaves = [leaf for leaf in layout.arrays if leaf.dtype not in without]
-    num_bytes = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
     has_empty = any(0 in leaf.shape for leaf in layout.arrays)
-    return not (layout.has_objects or has_empty) and num_envs * num_bytes >= _WORTH_BYTES
+    return not (layout.has_objects or has_empty) and num_envs * _num_bytes(leaves) >= _WORTH_BYTES
+
+
+def is_worth_it_singly(layout: Layout, num_envs: int) -> bool:
+    """Whether a worker with so many environments lays each observation as soon as it is written.
+
+    It is in the core's cache then; when all have been written, the first of them are not any more.
+    """
+    num_bytes = _num_bytes(layout.arrays)
+    return num_bytes >= _SINGLY_BYTES and num_envs * num_bytes >= _CACHED_BYTES
+
+
+def _num_bytes(leaves: Iterable[Leaf]) -> int:
+    return sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
 
 
 class Block:

@@ -51,6 +51,7 @@ from shoal.engine.commands import (
 )
 from shoal.engine.infos import Columns, InfoWriter
 from shoal.engine.rows import Rows
+from shoal.engine.shelves import is_worth_it_singly
 from shoal.errors import ConfigError, ContractError, shown
 from shoal.layout import NO_SUCH_ROW, Array
 
@@ -109,7 +110,10 @@ class Share:
         self._noted: set[str] = set()
         self._rows: Rows | None = None
         self._desk: Desk | None = None
-        self._lanes: list[list[Lane]] = []
+        self._lanes: dict[tuple[int, int], list[Lane]] = {}
+        """By slot and shelf (0: none, as in the word)."""
+        self._aside: list[int] = []
+        """Whose observations were not written by their lanes, in the latest step."""
         self._parties: dict[bytes, Party] = {}
         """Some of those who were asked for together, by what the list says."""
         self._flagged: set[int] = set()
@@ -129,7 +133,7 @@ class Share:
             self.reply.failures.append(failure_of(error))
             for cell in closed:
                 cell.shut()
-            self._lanes, self._parties = [], {}
+            self._lanes, self._parties = {}, {}
             return
         for cell in cells:
             self._cell_of.update(dict.fromkeys(cell.env_ids, cell))
@@ -162,7 +166,9 @@ class Share:
         """Where actions and rewards of all environments of this share lie together, if they do."""
         rows, where = self.rows, self._all
         self._flagged.update(range(rows.shape.slots))  # others may have left something
-        self._lanes, self._parties = [], {}
+        self._lanes, self._parties = {}, {}
+        is_large = is_worth_it_singly(rows.shape.observation, len(self.env_ids))
+        self._lays_singly = is_large and not self._is_batched
         self._put_rewards: list[Callable[..., None]] = []
         self._numbers: Numbers | None = None
         if self.env_ids and isinstance(where, slice):
@@ -295,7 +301,7 @@ class Share:
             self._step_some(command)
 
     def _step_all(self, command: Step) -> None:
-        slot = command.slot
+        slot, shelf = command.slot, self._shelf_word[0]
         self._infos.clear()
         if slot in self._flagged:
             self._take_back_flags(slot, self._all)
@@ -303,28 +309,29 @@ class Share:
         if self._is_batched:
             rewards = self._step_batched(self.cells, command, {})
         else:
-            lanes = self._lanes or self._lay_lanes()
+            onto = shelf if self._lays_singly else 0
+            lanes = self._lanes.get((slot, onto)) or self._lay_lanes(slot, onto)
             actions = self._actions(command, self._all, self._numbers, self.env_ids)
-            rewards = self._step_each(lanes[slot], actions)
+            rewards = self._step_each(lanes, actions)
         self.has_ended = slot in self._flagged
         if self._put_rewards:
             self._put_rewards[slot](*rewards)
         else:
             self.rows.rewards[slot, self._all] = rewards
-        shelf = self._shelf_word[0]
         if shelf:
-            self._lay_on_shelf(slot, shelf - 1)
+            self._lay_on_shelf(slot, shelf - 1, self._aside if self._lays_singly else self._all)
 
-    def _lay_on_shelf(self, slot: int, shelf: int) -> None:
-        where, rows = self._all, self.rows
+    def _lay_on_shelf(self, slot: int, shelf: int, where: Any) -> None:
+        rows = self.rows
         for ring, place in zip(rows.rings, rows.shelves[shelf], strict=True):
             place[where] = ring[slot, where]
 
-    def _lay_lanes(self) -> list[list[Lane]]:
-        """The lanes of all, by slot: as soon as every environment has its row."""
-        slots = range(self.rows.shape.slots)
-        self._lanes = [[cell.lane(slot) for cell in self.cells] for slot in slots]
-        return self._lanes
+    def _lay_lanes(self, slot: int, shelf: int) -> list[Lane]:
+        """The lanes of all, for this slot and shelf: as soon as every environment has its row."""
+        places = self.rows.shelves[shelf - 1] if shelf else None
+        lanes = [cell.lane(slot, places) for cell in self.cells]
+        self._lanes[slot, shelf] = lanes
+        return lanes
 
     def _step_some(self, command: Step) -> None:
         party, rows = self._asked(command.slot), self.rows
@@ -354,6 +361,7 @@ class Share:
         """
         rewards: list[float] = []
         catch, append, mark, put_info = self._catch, rewards.append, self.mark, self._infos.put
+        self._aside = aside = []
         if self._manner.timed:
             actions = self._timing(actions)
         for lane, action in zip(lanes, actions):  # noqa: B905 (0.1 us)
@@ -361,13 +369,16 @@ class Share:
             mark[MARK_ENV] = env_id
             try:
                 if cell.over:
+                    aside.append(env_id)
                     append(cell.after_end(slot))
                     continue
                 if write is None:
+                    aside.append(env_id)
                     append(cell.step(slot, action))
                     continue
                 observation, reward, terminated, truncated, info = step(action)
                 if terminated or truncated or not isinstance(reward, float):
+                    aside.append(env_id)
                     append(cell.take(slot, observation, reward, terminated, truncated, info))
                     continue
                 try:
