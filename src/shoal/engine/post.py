@@ -167,7 +167,9 @@ class Post:
             ready = int(np.count_nonzero(self._ready))
             if not has_stepped:
                 has_stepped = True
-                if self._step_own(share, min_envs - ready - self._num_coming(landing)):
+                own = self._own_with_steps()
+                if own:
+                    self._step_own(own, share, min_envs - ready - self._num_coming(landing))
                     landing = self._landing(asks_all)
             if landing and (asks_all or self._is_worth_it(landing, min_envs - ready)):
                 self._land(landing)
@@ -180,7 +182,9 @@ class Post:
                 return
             is_anyone_at_work = any(one.flight and not one.flight.landed for one in pool.seats)
             takes_long = has_listened and asks_all
-            if (takes_long or not is_anyone_at_work) and self._step_own(share, min_envs - ready):
+            own = self._own_with_steps() if takes_long or not is_anyone_at_work else []
+            if own:
+                self._step_own(own, share, min_envs - ready)
                 continue
             left = 1.0 if deadline is None else deadline - time.perf_counter()
             if left <= 0:
@@ -235,22 +239,28 @@ class Post:
 
     def _num_coming(self, seats: Sequence[Seat]) -> int:
         """How many steps these have taken that are not written down yet."""
-        over = [seat.flight for seat in seats]
-        over += [seat.ahead for seat in seats if seat.worker.is_idle()]
-        return sum(len(flight.sent) for flight in over if flight is not None)
+        count = 0
+        for seat in seats:
+            if seat.flight is not None:
+                count += len(seat.flight.sent)
+            if seat.ahead is not None and seat.worker.is_idle():
+                count += len(seat.ahead.sent)
+        return count
 
-    def _step_own(self, share: float, num_missing: int) -> bool:
-        """Let a worker that is the caller itself step some of what waits for it, if anything does.
+    def _own_with_steps(self) -> list[Seat]:
+        """Workers that are the caller itself, and for which something waits."""
+        seats = self._pool.seats
+        return [one for one in seats if one.worker.is_caller and one.queued and one.flight is None]
+
+    def _step_own(self, own: Sequence[Seat], share: float, num_missing: int) -> None:
+        """Let a worker that is the caller itself step some of what waits for it.
 
         In every batch it does its share; or half of it, where others are ready before, because the
         caller has more to do than they have; and more, where others take long.
         """
-        seats = self._pool.seats
-        own = [one for one in seats if one.worker.is_caller and one.queued and one.flight is None]
         for seat in own:
             most = share * len(seat.queued)
             self._launch(seat, math.ceil(max(most / 2, min(most, num_missing))))
-        return bool(own)
 
     def _land(self, seats: Sequence[Seat]) -> None:
         pool, limit_mb = self._pool, self._pool.plan.policy.max_worker_rss_mb
