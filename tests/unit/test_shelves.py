@@ -59,18 +59,43 @@ class Pairs(Frames):
 
 
 class Large(Frames):
-    """So large that each is laid by itself; rewards of some are NumPy's."""
+    """So large that each is laid by itself; rewards of some are no floats."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (160, 210, 4), np.uint8)
 
-    def __init__(self, number: int) -> None:
-        super().__init__(length=2 + number % 5)
+    def __init__(self, number: int, length: int = 0) -> None:
+        super().__init__(length or 2 + number % 5)
         self._number, self._frame = number, np.zeros((160, 210, 4), np.uint8)
 
     def step(self, action):
         frame, reward, *others = super().step(action)
         frame[1] = self._number
-        return frame, np.float64(reward) if self._number % 3 == 0 else reward, *others
+        return frame, (float, int, np.float32)[self._number % 3](reward), *others
+
+
+class Told(Large):
+    """The same with numbers beside it, one of which has no dimension."""
+
+    observation_space = gymnasium.spaces.Dict(
+        count=gymnasium.spaces.Discrete(1000),
+        frame=Large.observation_space,
+        time=gymnasium.spaces.Box(0, 1e9, (), np.float32),
+    )
+
+    def reset(self, **kwargs):
+        frame, info = super().reset(**kwargs)
+        return self._told(frame), info
+
+    def step(self, action):
+        frame, *others = super().step(action)
+        return self._told(frame), *others
+
+    def _told(self, frame):
+        time = np.array(self._steps, np.float32)
+        return {"count": np.int64(self._steps), "frame": frame, "time": time}
+
+
+SINGLE = [("serial", 1), ("thread", 2), ("process", 1), ("hybrid", 2)]
 
 
 def make(env=Frames, **kwargs):
@@ -107,9 +132,7 @@ def test_large_observations_are_handed_out_where_workers_laid_them(backend):
 
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step"])
-@pytest.mark.parametrize(
-    ("backend", "num_workers"), [("serial", 1), ("thread", 2), ("process", 1), ("hybrid", 2)]
-)
+@pytest.mark.parametrize(("backend", "num_workers"), SINGLE)
 def test_single_observations_that_are_large_are_laid_one_by_one(backend, num_workers, mode):
     worlds = [partial(Large, number) for number in range(16)]
     expected = gymnasium.vector.SyncVectorEnv(worlds, autoreset_mode=AutoresetMode[mode.upper()])
@@ -127,6 +150,38 @@ def test_single_observations_that_are_large_are_laid_one_by_one(backend, num_wor
             num_laid += is_laid(ours[0])
         assert num_laid
     expected.close()
+
+
+@pytest.mark.parametrize(("backend", "num_workers"), SINGLE)
+def test_what_is_told_beside_large_observations_is_laid_with_them(backend, num_workers):
+    worlds = [partial(Told, number) for number in range(16)]
+    expected = gymnasium.vector.SyncVectorEnv(worlds)
+    with shoal.make(worlds, backend=backend, num_workers=num_workers) as envs:
+        expected.reset(seed=0), envs.reset(seed=0)
+        for k in range(12):
+            ours, theirs = (one.step(np.full(16, k % 7))[0] for one in (envs, expected))
+            for name in Told.observation_space:
+                np.testing.assert_array_equal(ours[name], theirs[name])
+    expected.close()
+
+
+@pytest.mark.parametrize("num_before", [7, 8])
+def test_after_a_fork_single_observations_are_laid_on_the_shelf_that_there_is_then(num_before):
+    """A fork takes away what is held; the caller, who steps a share, must not go on there."""
+    worlds = [partial(Large, number, 1000) for number in range(16)]
+    plain = gymnasium.vector.SyncVectorEnv(worlds)
+    with shoal.make(worlds, backend="hybrid", num_workers=2) as envs:
+        plain.reset(seed=0), envs.reset(seed=0)
+        for k in range(num_before):
+            seen, expected = (one.step(np.full(16, k % 7))[0] for one in (envs, plain))
+        if (pid := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        for k in range(8):
+            ours, theirs = (one.step(np.full(16, k % 7))[0] for one in (envs, plain))
+            np.testing.assert_array_equal(ours, theirs)
+            np.testing.assert_array_equal(seen, expected)
+    plain.close()
 
 
 @pytest.mark.parametrize("env", [Frames, Pairs])

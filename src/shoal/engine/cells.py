@@ -181,8 +181,8 @@ class Cell:
         write = None if self._has_objects else writer.write
         if shelf is None or write is None:
             return self, self._step, writer.memory, write, self._id, slot
-        rows = [array[self._id] for array in self._desk.rows.observations[slot]]
-        pairs = [(place[self._id], row) for place, row in zip(shelf, rows, strict=True)]
+        arrays = zip(shelf, self._desk.rows.observations[slot], strict=True)
+        pairs = [(place[self._id, ...], array[self._id, ...]) for place, array in arrays]
 
         def write_twice(observation: Any) -> None:
             write(observation)

@@ -159,7 +159,8 @@ class Pool:
         plan, observation = self.plan, Layout(self.single_observation_space)
         pays = shelves.is_worth_it(observation, num_envs)
         if plan.num_workers == 1:
-            pays = pays and shelves.is_worth_it_singly(observation, num_envs)
+            is_large = shelves.is_worth_it_singly(observation, num_envs)
+            pays = pays and is_large and not plan.pages
         return RowShape(
             num_envs=num_envs,
             slots=2,

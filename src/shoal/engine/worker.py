@@ -50,6 +50,7 @@ from shoal.engine.commands import (
     text_of,
 )
 from shoal.engine.infos import Columns, InfoWriter
+from shoal.engine.retrace import number
 from shoal.engine.rows import Rows
 from shoal.engine.shelves import is_worth_it_singly
 from shoal.errors import ConfigError, ContractError, shown
@@ -110,8 +111,9 @@ class Share:
         self._noted: set[str] = set()
         self._rows: Rows | None = None
         self._desk: Desk | None = None
-        self._lanes: dict[tuple[int, int], list[Lane]] = {}
-        """By slot and shelf (0: none, as in the word)."""
+        self._lanes: list[list[Lane]] = []
+        self._laying: dict[tuple[int, int], tuple[list[Array], list[Lane]]] = {}
+        """By slot and shelf, lanes that lay there what they write, and what the shelf was then."""
         self._aside: list[int] = []
         """Whose observations were not written by their lanes, in the latest step."""
         self._parties: dict[bytes, Party] = {}
@@ -133,7 +135,7 @@ class Share:
             self.reply.failures.append(failure_of(error))
             for cell in closed:
                 cell.shut()
-            self._lanes, self._parties = {}, {}
+            self._lanes, self._laying, self._parties = [], {}, {}
             return
         for cell in cells:
             self._cell_of.update(dict.fromkeys(cell.env_ids, cell))
@@ -166,7 +168,7 @@ class Share:
         """Where actions and rewards of all environments of this share lie together, if they do."""
         rows, where = self.rows, self._all
         self._flagged.update(range(rows.shape.slots))  # others may have left something
-        self._lanes, self._parties = {}, {}
+        self._lanes, self._laying, self._parties = [], {}, {}
         is_large = is_worth_it_singly(rows.shape.observation, len(self.env_ids))
         self._lays_singly = is_large and not self._is_batched
         self._put_rewards: list[Callable[..., None]] = []
@@ -309,8 +311,9 @@ class Share:
         if self._is_batched:
             rewards = self._step_batched(self.cells, command, {})
         else:
-            onto = shelf if self._lays_singly else 0
-            lanes = self._lanes.get((slot, onto)) or self._lay_lanes(slot, onto)
+            lanes = (self._lanes or self._lay_lanes())[slot]
+            if shelf and self._lays_singly:
+                lanes = self._lanes_onto(slot, shelf)
             actions = self._actions(command, self._all, self._numbers, self.env_ids)
             rewards = self._step_each(lanes, actions)
         self.has_ended = slot in self._flagged
@@ -319,19 +322,27 @@ class Share:
         else:
             self.rows.rewards[slot, self._all] = rewards
         if shelf:
-            self._lay_on_shelf(slot, shelf - 1, self._aside if self._lays_singly else self._all)
+            for where in self._aside if self._lays_singly else (self._all,):
+                self._lay_on_shelf(slot, shelf, where)
 
     def _lay_on_shelf(self, slot: int, shelf: int, where: Any) -> None:
         rows = self.rows
-        for ring, place in zip(rows.rings, rows.shelves[shelf], strict=True):
+        for ring, place in zip(rows.rings, rows.shelves[shelf - 1], strict=True):
             place[where] = ring[slot, where]
 
-    def _lay_lanes(self, slot: int, shelf: int) -> list[Lane]:
-        """The lanes of all, for this slot and shelf: as soon as every environment has its row."""
-        places = self.rows.shelves[shelf - 1] if shelf else None
-        lanes = [cell.lane(slot, places) for cell in self.cells]
-        self._lanes[slot, shelf] = lanes
-        return lanes
+    def _lay_lanes(self) -> list[list[Lane]]:
+        """The lanes of all, by slot: as soon as every environment has its row."""
+        slots = range(self.rows.shape.slots)
+        self._lanes = [[cell.lane(slot) for cell in self.cells] for slot in slots]
+        return self._lanes
+
+    def _lanes_onto(self, slot: int, shelf: int) -> list[Lane]:
+        """Those that lay what they write on a shelf, too; another one, if that was mapped anew."""
+        places = self.rows.shelves[shelf - 1]
+        known = self._laying.get((slot, shelf))
+        if known is None or known[0] is not places:
+            known = self._laying[slot, shelf] = places, [c.lane(slot, places) for c in self.cells]
+        return known[1]
 
     def _step_some(self, command: Step) -> None:
         party, rows = self._asked(command.slot), self.rows
@@ -377,10 +388,12 @@ class Share:
                     append(cell.step(slot, action))
                     continue
                 observation, reward, terminated, truncated, info = step(action)
-                if terminated or truncated or not isinstance(reward, float):
+                if terminated or truncated:
                     aside.append(env_id)
                     append(cell.take(slot, observation, reward, terminated, truncated, info))
                     continue
+                if not isinstance(reward, float):
+                    reward = number(reward)
                 try:
                     if row is not None:
                         row[:] = observation
