@@ -77,7 +77,7 @@ throughput: $(READY) ## a short vectorised run on each backend, with a throughpu
 	@$(BIN)/python scripts/throughput.py
 
 test: $(READY) ## the tests, except the slow ones
-	@$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
 
 test-slow: $(READY) ## the tests marked slow
 	@$(BIN)/python -m pytest -q -m slow -n $(JOBS) -o timeout=600 -o faulthandler_timeout=660 $(ARGS)

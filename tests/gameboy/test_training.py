@@ -157,13 +157,17 @@ def test_a_wrong_setting_of_the_game_is_told_by_the_command(tmp_path: Path) -> N
         train(tmp_path, "--config", str(tmp_path / "no_such_file.yaml"))
 
 
+GIVEN = ("TRAIN_", "MAKE", "MFLAGS", "ARGS")
+"""How a `make test` that was told something would tell it to every make below it."""
+
+
 def planned(target: str, **variables: str) -> dict[str, str]:
     """The flags that a target of the Makefile would train with."""
     words = [f"{name}={value}" for name, value in variables.items()]
     done = subprocess.run(
         ["make", "-n", "-o", ".venv/.ready", target, *words],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("TRAIN_")},
+        env={name: value for name, value in os.environ.items() if not name.startswith(GIVEN)},
         capture_output=True,
         text=True,
         check=True,
