@@ -383,8 +383,7 @@ class Share:
                     aside.append(env_id)
                     append(cell.after_end(slot))
                     continue
-                if write is None:
-                    aside.append(env_id)
+                if write is None:  # then nothing is laid on shelves
                     append(cell.step(slot, action))
                     continue
                 observation, reward, terminated, truncated, info = step(action)

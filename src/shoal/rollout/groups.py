@@ -113,7 +113,8 @@ class InTurns:
     def finish(self, group: int) -> Moment:
         inbox = self._inboxes[group]
         while inbox.num_missing:
-            self._deliver(self._envs.recv(inbox.num_missing))  # all of it are ready then, or others
+            # When this group is ready, so many are; those of the other may come among them.
+            self._deliver(self._envs.recv(inbox.num_missing))
         return inbox.emptied()
 
     def forget(self) -> None:

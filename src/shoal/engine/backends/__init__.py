@@ -136,12 +136,15 @@ class Backend(Protocol):
         """Rows that the caller and all workers can see."""
 
     def done(self) -> int:
-        """How much workers have done: environments stepped in steps of some, and what else."""
+        """How many environments were stepped in steps of some, by all workers since they began.
+
+        Any other answer counts as more than can be missing; 0 where nobody counts.
+        """
 
     def listen(self, timeout_s: float, wanted: int) -> None:
-        """Return when they have done as much as that, or something else than such steps.
+        """Return when they have done as much as that, or one has answered something else.
 
-        At the latest after so long; where nobody is told, some workers may have done nothing.
+        At the latest after so long. A backend that does not count returns after any answer.
         """
 
     def close(self) -> None:

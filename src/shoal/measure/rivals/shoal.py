@@ -68,7 +68,7 @@ class TwoGroups(FirstReady):
     def step(self, prepared: Any) -> int:
         turn, steps = self._turn, 0
         while self._still_out[turn]:
-            batch = self._envs.recv(self._still_out[turn])  # so many are ready when all of it are
+            batch = self._envs.recv(self._still_out[turn])
             of_second = int(np.count_nonzero(batch.env_ids % 2))
             self._still_out[0] -= len(batch.env_ids) - of_second
             self._still_out[1] -= of_second
