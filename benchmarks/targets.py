@@ -37,10 +37,13 @@ from benchmarks.report import NOTES, machine_lines, tables
 from benchmarks.run import measure, without_folder
 from benchmarks.workloads import WORKLOADS
 from shoal.errors import ConfigError
-from shoal.measure import BOUND, Figures, Record, Row, best, claim, paired_ratio, summarise
+from shoal.measure import BOUND, Figures, Job, Record, Row, best, claim, paired_ratio, summarise
 from shoal.measure.job import Place
 from shoal.measure.summary import at, disturbance
 from shoal.measure.table import as_markdown, is_rival
+
+STARTS_ONLY = "starts"
+"""What is measured of no workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,9 +382,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = plan.begin(["python", "-m", "benchmarks.targets", *without_folder(asked)], given.name)
     file = claim(given.out, record.stem, record.to_json())
     planned = groups(given.full, given.seconds, given.rivals)
+    planned = (group for group in planned if _subject(group) in given.only)
     measure(record, planned, given.repeats, keep=lambda: write(record, file))
     print("\n" + markdown([as_kept(record)]))
     return 0
+
+
+def _subject(group: Sequence[Job]) -> str:
+    """What jobs that are measured together are about."""
+    return name_of(group[0].env) if group[0].duration_s else STARTS_ONLY
 
 
 def read(files: Sequence[Path]) -> list[Record]:
@@ -421,6 +430,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--from", dest="files", nargs="+", type=Path, metavar="FILE", help="records to read")
     said = "who `auto` and `serial` are compared with everywhere (default all of the quick ones)"
     add("--rivals", nargs="+", default=RIVALS, choices=RIVALS, metavar="NAME", help=said)
+    subjects = [*WORKLOADS, STARTS_ONLY]
+    said = f"what to measure, where a machine is lent for a while only: {', '.join(subjects)}"
+    add("--only", nargs="+", default=subjects, choices=subjects, metavar="NAME", help=said)
     add("--repeats", type=int, default=3, help="rounds (default 3)")
     add("--seconds", type=float, default=0.4, help="of each measurement (default 0.4)")
     said = "what its files' names begin with (default targets)"

@@ -72,6 +72,11 @@ def where(probe: Any, num_envs: int, cores: int, **kwargs: Any) -> tuple[str, in
         (EMPTY, 64, 16, ("process", 15)),
         # Not cheap: worker processes, as many as cores, never more than environments.
         (HALF_MS, 64, 2, ("process", 2)),
+        # With many cores their caller is in the way of one, for which all wait. Where there are
+        # few environments for each, a core less costs even more.
+        (HALF_MS, 64, 16, ("hybrid", 16)),
+        (HALF_MS, 16, 16, ("hybrid", 16)),
+        (HALF_MS, 256, 16, ("process", 15)),
         (SLOW, 64, 16, ("process", 16)),
         (SLOW, 3, 16, ("process", 3)),
         (SLOW, 8, 1, ("process", 1)),
@@ -99,7 +104,7 @@ def test_where_environments_go(
 )
 def test_short_steps_leave_a_core_to_the_caller(probe: Any, cores: int, workers: int) -> None:
     """With many cores all would wait for the worker that shares one; long steps outlast that."""
-    choice = choose(probe, Situation(64, cores))
+    choice = choose(probe, Situation(64, cores, isolated=True))
     assert (choice.backend, choice.num_workers) == ("process", workers)
 
 

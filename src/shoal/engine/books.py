@@ -103,8 +103,7 @@ class Books:
         else:
             self.rows.asked[which, list(seat.env_ids)] = 0
         if len(env_ids) < _FEW:  # then one by one takes half the time
-            for env_id, slot in zip(env_ids, self.slots.next_for(env_ids), strict=True):
-                asked[env_id] = slot + 1
+            self.slots.write_next(env_ids, asked)
         else:
             self.rows.asked[which, env_ids] = 2 - self.slots.of(env_ids)
 

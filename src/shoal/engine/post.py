@@ -14,6 +14,7 @@ import math
 import time
 import weakref
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,31 @@ from shoal.engine.traffic import LOOK_AROUND_S, Traffic
 
 if TYPE_CHECKING:
     from shoal.engine.pool import Pool
+
+
+@dataclass(slots=True)
+class View:
+    """How far workers are with steps that were sent."""
+
+    landing: list[Seat] = field(default_factory=list)
+    """Those whose flights are over."""
+    num_done: int = 0
+    """How many steps these have taken that are not written down yet."""
+    num_under_way: int = 0
+    """How many steps workers are at, or have ahead."""
+    is_urgent: bool = False
+    """Whether one of these workers gets something to do, or has more to say than that."""
+    any_waits: bool = False
+    """Whether there is something to do as soon as one of those at work is through."""
+
+    def num_wanted(self, num_missing: int) -> int:
+        """How many steps others are to take before there is anything to do for the caller.
+
+        Never more than are under way: there may be more missing that only the caller can take.
+        """
+        if self.any_waits:
+            return 1
+        return min(num_missing - self.num_done, max(self.num_under_way, 1))
 
 
 class Post:
@@ -93,14 +119,16 @@ class Post:
         """Let workers step whatever waits for them, now or after what they are at.
 
         Where batches are smaller than what is sent, they get it in two parts: one can be received
-        while they are at the other. A worker that is the caller itself waits for `recv`.
+        while they are at the other. These are halves of what a worker has, and so the same again
+        and again: it has everything ready for them. A worker that is the caller itself waits for
+        `recv`.
         """
         for seat in seats:
             if not seat.queued or seat.worker.is_caller:
                 continue
             if seat.flight is None:
                 in_two = self._takes_parts and seat.worker.takes_ahead
-                self._launch(seat, (len(seat.queued) + 1) // 2 if in_two else len(seat.queued))
+                self._launch(seat, (len(seat.env_ids) + 1) // 2 if in_two else len(seat.queued))
             if seat.queued and self._may_put_ahead(seat):
                 ids, seat.queued = seat.queued, []
                 self._traffic.launch_ahead(seat, self._command(seat, ids), ids)
@@ -163,16 +191,18 @@ class Post:
             asks_all = time.perf_counter() - self._looked > LOOK_AROUND_S
             if asks_all:
                 self._looked = time.perf_counter()
-            landing = self._landing(asks_all)
+            view = self._look(asks_all)
             ready = int(np.count_nonzero(self._ready))
             if not has_stepped:
                 has_stepped = True
                 own = self._own_with_steps()
                 if own:
-                    self._step_own(own, share, min_envs - ready - self._num_coming(landing))
-                    landing = self._landing(asks_all)
-            if landing and (asks_all or self._is_worth_it(landing, min_envs - ready)):
-                self._land(landing)
+                    self._step_own(own, share, min_envs - ready - view.num_done)
+                    view = self._look(asks_all)
+            # All at once takes a third of the time: not until the caller gets something for it.
+            is_worth_it = view.is_urgent or view.num_done >= min_envs - ready
+            if view.landing and (asks_all or is_worth_it):
+                self._land(view.landing)
                 pool.raise_troubles()
                 if np.count_nonzero(self._ready) >= min_envs:
                     return
@@ -180,7 +210,7 @@ class Post:
             pool.raise_troubles()
             if ready >= min_envs:
                 return
-            is_anyone_at_work = any(one.flight and not one.flight.landed for one in pool.seats)
+            is_anyone_at_work = view.num_under_way > 0
             takes_long = has_listened and asks_all
             own = self._own_with_steps() if takes_long or not is_anyone_at_work else []
             if own:
@@ -192,60 +222,35 @@ class Post:
                     f"recv: {ready} of {min_envs} environments were ready in time. "
                     "Nothing is lost: call recv again."
                 )
-            pool.backend.listen(left, done + self._num_wanted(min_envs - ready))
+            pool.backend.listen(left, done + view.num_wanted(min_envs - ready))
             has_listened = True
 
-    def _landing(self, asks_all: bool) -> list[Seat]:
-        """Those whose flights are over; `asks_all` also finds out who will never answer."""
-        traffic, seats = self._traffic, self._pool.seats
-        for seat in seats:
-            if seat.flight is None or traffic.land_quietly(seat):
-                continue
-            if asks_all or traffic.has_news(seat):
-                traffic.has_answered(seat, 0.0)
-        return [seat for seat in seats if seat.flight is not None and seat.flight.landed]
-
-    def _is_worth_it(self, seats: Sequence[Seat], num_missing: int) -> bool:
-        """Whether to write down now what these have done: all at once it takes a third of the time.
-
-        Not until the caller gets something for it, or a worker something to do.
-        """
-        flights = [seat.flight for seat in seats if seat.flight is not None]
-        return (
-            self._num_coming(seats) >= num_missing
-            or any(seat.queued or (seat.ahead and seat.worker.is_idle()) for seat in seats)
-            or any(flight.replies or flight.trouble for flight in flights)
-        )
-
-    def _num_wanted(self, num_missing: int) -> int:
-        """How many steps others are to take before there is anything to do for the caller.
-
-        Never more than are under way: there may be more missing that only the caller can take.
-        """
-        over, under_way = [], 0
+    def _look(self, asks_all: bool) -> View:
+        """How far everyone is; `asks_all` also finds out who will never answer."""
+        traffic, view = self._traffic, View()
         for seat in self._pool.seats:
             flight = seat.flight
             if flight is None:
                 continue
-            if flight.recovery is not None or (seat.queued and not seat.worker.is_caller):
-                return 1
-            if flight.landed or seat.worker.has_answered():
-                over.append(seat)
+            if not traffic.land_quietly(seat) and (asks_all or traffic.has_news(seat)):
+                traffic.has_answered(seat, 0.0)
+            ahead, waits = seat.ahead, bool(seat.queued and not seat.worker.is_caller)
+            if flight.landed:
+                view.landing.append(seat)
+                view.num_done += len(flight.sent)
+                view.is_urgent |= bool(seat.queued or flight.replies or flight.trouble)
             else:
-                under_way += len(flight.sent)
-            if seat.ahead is not None and not seat.worker.is_idle():
-                under_way += len(seat.ahead.sent)
-        return min(num_missing - self._num_coming(over), max(under_way, 1))
-
-    def _num_coming(self, seats: Sequence[Seat]) -> int:
-        """How many steps these have taken that are not written down yet."""
-        count = 0
-        for seat in seats:
-            if seat.flight is not None:
-                count += len(seat.flight.sent)
-            if seat.ahead is not None and seat.worker.is_idle():
-                count += len(seat.ahead.sent)
-        return count
+                view.num_under_way += len(flight.sent)
+                waits = waits or flight.recovery is not None
+            if ahead is None:
+                pass
+            elif flight.landed and seat.worker.is_idle():
+                view.num_done += len(ahead.sent)
+                view.is_urgent = True
+            else:
+                view.num_under_way += len(ahead.sent)
+            view.any_waits |= waits
+        return view
 
     def _own_with_steps(self) -> list[Seat]:
         """Workers that are the caller itself, and for which something waits."""

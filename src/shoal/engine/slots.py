@@ -24,6 +24,8 @@ class Slots:
         self.common = 0
         """The slot of the latest results of all environments together."""
         self._each: Array | None = None
+        self._each_word = memoryview(b"")
+        """The same, for one at a time."""
 
     def take_over(self, other: Slots, count: int) -> None:
         """Go on where the slots of other rows were, for their first environments."""
@@ -51,15 +53,23 @@ class Slots:
             return [1 - self.common] * len(env_ids)
         return (1 - self._each[env_ids]).tolist()  # type: ignore[no-any-return]
 
+    def write_next(self, env_ids: Sequence[int], into: memoryview) -> None:
+        """Write down 1 + what `next_for` says, at the place of each environment."""
+        if self._each is None:
+            for env_id in env_ids:
+                into[env_id] = 2 - self.common
+        else:
+            each = self._each_word
+            for env_id in env_ids:
+                into[env_id] = 2 - each[env_id]
+
     def turn_all(self) -> None:
         """All environments have written where `next_for_all` said."""
         self.common, self._each = 1 - self.common, None
 
     def turn(self, env_ids: Sequence[int]) -> None:
         """Some environments have written where `next_for` said."""
-        if self._each is None:
-            self._each = np.full(self._num_envs, self.common, dtype=np.int64)
-        self._each[env_ids] ^= 1
+        self._apart()[env_ids] ^= 1
 
     def turned(self, env_ids: Sequence[int] | None) -> Any:
         """Some (None: all) environments have written; where that is."""
@@ -71,9 +81,13 @@ class Slots:
 
     def put(self, env_ids: Sequence[int], slots: Sequence[int] | Array) -> None:
         """The latest results of these environments are there, whatever was known before."""
+        self._apart()[env_ids] = slots
+
+    def _apart(self) -> Array:
         if self._each is None:
             self._each = np.full(self._num_envs, self.common, dtype=np.int64)
-        self._each[env_ids] = slots
+            self._each_word = self._each.data
+        return self._each
 
     def together(self) -> int:
         """Bring all results into one slot, and not the one that may have been handed out last."""

@@ -115,7 +115,8 @@ def _worth_trying(
     usual = min(cores, num_envs)
     situation = Situation(num_envs, cores, isolated=True, free_mb=free_memory_mb())
     chosen = choose(found, situation).num_workers
-    yield BOUND, chosen
+    shares_cores = isinstance(found, Unprobed) or found.waits or found.uses_gpu
+    yield BOUND, chosen if shares_cores else usual
     yield SERIAL, 1
     for workers in dict.fromkeys((usual, chosen)):
         yield PROCESS, workers
