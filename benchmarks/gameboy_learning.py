@@ -3,9 +3,10 @@
 python -m benchmarks.gameboy_learning                    by the game's own rewards
 python -m benchmarks.gameboy_learning --novelty screen   by nothing but what is new (or ram)
 
-Each row is a training by `configs/gameboy.yaml`, and 100 episodes of its final policy (without
-chance, in an environment of its own): how often it took the key, opened the gate and won, and how
-many rooms and cells it has been in. Figures are kept in benchmarks/results/gameboy.
+Each pair of rows is a training by `configs/gameboy.yaml`, and 100 episodes of its final policy in an
+environment of its own, with actions drawn as in training and with the most probable ones: how often
+it took the key, opened the gate and won, and how many rooms and cells it has been in. Figures are
+kept in benchmarks/results/gameboy.
 """
 
 from __future__ import annotations
@@ -47,7 +48,16 @@ class Score(NamedTuple):
     cells: float
 
 
-def trained(num_envs: int, seed: int, novelty: str | None = None, **changes: Any) -> Score:
+class Scores(NamedTuple):
+    """Of one policy."""
+
+    drawn: Score
+    """With actions drawn as in training ..."""
+    probable: Score
+    """... and with the most probable ones."""
+
+
+def trained(num_envs: int, seed: int, novelty: str | None = None, **changes: Any) -> Scores:
     """How the final policy of one training does, by the game's rewards or by novelty alone."""
     config = load_yaml(PPORun, ROOT / "configs" / "gameboy.yaml")
     if novelty is not None:
@@ -55,8 +65,12 @@ def trained(num_envs: int, seed: int, novelty: str | None = None, **changes: Any
     config = override(config, n_envs=num_envs, seed=seed, backend="serial", device="cpu", **changes)
     with Training(config, config.envs.env) as training, threads(1, training.agent):
         learn(training.source, training.learner, Progress([]))
-    player = training.player("auto")
-    return judged(lambda env, observation, info: player.act(observation, info), seed)
+
+    def score(deterministic: bool) -> Score:
+        player = training.player("auto", deterministic)
+        return judged(lambda env, observation, info: player.act(observation, info), seed)
+
+    return Scores(drawn=score(False), probable=score(True))
 
 
 def by_chance(seed: int) -> Score:
@@ -117,8 +131,9 @@ def table(figures: Figures, given: argparse.Namespace) -> Iterator[str]:
     yield line("scripted, exploring", 0, by(ExploringPlayer(), 0))
     for seed in range(given.seeds):
         name = f"{given.num_envs} environment{'s' * (given.num_envs > 1)}, {given.steps:,} steps"
-        score = trained(given.num_envs, seed, given.novelty, total_steps=given.steps)
-        yield line(name, seed, score)
+        scores = trained(given.num_envs, seed, given.novelty, total_steps=given.steps)
+        yield line(name, seed, scores.drawn)
+        yield line(f"{name}, most probable actions", seed, scores.probable)
 
 
 def _line(name: str, seed: int, score: Score) -> str:

@@ -346,6 +346,32 @@ def test_an_environment_that_never_ends_does_not_hold_up_the_end(
     assert len(caplog.messages) == 1, "it is said once"
 
 
+class Coin(gymnasium.Env[Any, Any]):
+    """Eight times heads or tails, always seen the same."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self._age = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self._age += 1
+        return np.zeros(2, np.float32), float(action), self._age == 8, False, {}
+
+
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_actions_of_an_evaluation_are_the_most_probable_or_drawn(
+    is_drawn: bool, tmp_path: Path
+) -> None:
+    learns_nothing = {"env": Coin, "learning_rate": 1e-9, "total_steps": 128}
+    done = run(tmp_path, **learns_nothing, eval_episodes=20, eval_stochastic=is_drawn)
+    assert (len(set(done.evaluation.returns)) > 1) is is_drawn
+    assert done.summary["evaluated_by"] == ("drawn" if is_drawn else "most probable")
+
+
 class Numberless(Endless):
     """Rewards are no numbers, episodes have three steps, and nobody can see them."""
 

@@ -82,6 +82,8 @@ class OutputConfig:
     """Episodes of an evaluation."""
     eval_max_steps: int = 30_000
     """Steps after which an episode of an evaluation is left, if it has not ended."""
+    eval_stochastic: bool = False
+    """Evaluate, and film, with actions drawn as in training; else with the most probable ones."""
     eval_against: Literal["auto", "itself", "random"] = "auto"
     """Who plays the others where agents take turns; auto: random ones, from each seat in turn."""
     console: Literal["display", "lines"] = "display"

@@ -128,8 +128,8 @@ class Training:
         source = find_env(self.env, self.config.envs.env_kwargs)
         film(self.player(against="itself"), own_factory(source), path, seed=self.config.run.seed)
 
-    def evaluate(self, num_episodes: int, *, deterministic: bool = True) -> Evaluation:
-        """On an environment of its own."""
+    def evaluate(self, num_episodes: int, *, deterministic: bool | None = None) -> Evaluation:
+        """On an environment of its own; `deterministic` None: as the configuration says."""
         factory = find_env(self.env, self.config.envs.env_kwargs).factories[0]
         player = self.player(self.config.output.eval_against, deterministic)
         most, seed = self.config.output.eval_max_steps, self.config.run.seed
@@ -139,8 +139,10 @@ class Training:
             self._has_warned = True
         return found
 
-    def player(self, against: str, deterministic: bool = True) -> Plays:
+    def player(self, against: str, deterministic: bool | None = None) -> Plays:
         """What plays episodes with this agent; `against` whom, where agents take turns."""
+        if deterministic is None:
+            deterministic = not self.config.output.eval_stochastic
         return player_of(
             self.agent,
             self.troupe,

@@ -61,7 +61,7 @@ class Training(Protocol):
 
     def checkpoint(self) -> Checkpoint: ...
 
-    def evaluate(self, num_episodes: int, *, deterministic: bool = True) -> Evaluation: ...
+    def evaluate(self, num_episodes: int) -> Evaluation: ...
 
     def film(self, path: Path) -> None: ...
 
@@ -233,6 +233,7 @@ class Conduct:
             "stopped_by": progress.stopped_by,
             "error": None if problem is None else f"{type(problem).__name__}: {problem}",
             "evaluation": None if evaluation is None else evaluation.metrics(),
+            "evaluated_by": "drawn" if self._output.eval_stochastic else "most probable",
             "is_saved": is_saved,
         }
 
@@ -315,7 +316,7 @@ def _in_words(summary: Mapping[str, Any]) -> dict[str, str]:
         **_speedup(summary),
         "evaluation": (
             f"{found['eval/return_mean']:.1f} ± {found['eval/return_std']:.1f} "
-            f"over {found['eval/episodes']} episodes"
+            f"over {found['eval/episodes']} episodes, {summary['evaluated_by']} actions"
         ),
     }
     if summary["restarts"] or summary["replays"]:
