@@ -3,10 +3,10 @@
 python -m benchmarks.gameboy_learning                    by the game's own rewards
 python -m benchmarks.gameboy_learning --novelty screen   by nothing but what is new (or ram)
 
-Each pair of rows is a training by `configs/gameboy.yaml`, and 100 episodes of its final policy in an
-environment of its own, with actions drawn as in training and with the most probable ones: how often
-it took the key, opened the gate and won, and how many rooms and cells it has been in. Figures are
-kept in benchmarks/results/gameboy.
+Each pair of rows is a training by `configs/gameboy.yaml`, and 100 episodes of its final policy in
+an environment of its own, with actions drawn as in training and with the most probable ones: how
+often it took the key, opened the gate and won, and how many rooms and cells it has been in. Figures
+are kept in benchmarks/results/gameboy.
 """
 
 from __future__ import annotations
