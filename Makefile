@@ -8,14 +8,15 @@ JOBS ?= 4
 ARGS ?=
 
 # What `make train` and its kin train with: TRAIN_STEPS TRAIN_ENVS TRAIN_EPISODE_LENGTH
-# TRAIN_UPDATE_EPOCHS TRAIN_BATCH_SIZE TRAIN_OUTPUT_DIR TRAIN_DEVICE, TRAIN_OBS (ram, pixels or both),
-# TRAIN_ROM and TRAIN_RAM_MAP for a cartridge of your own, as in: make train TRAIN_STEPS=20000
+# TRAIN_UPDATE_EPOCHS TRAIN_BATCH_SIZE TRAIN_LEARNING_RATE TRAIN_OUTPUT_DIR TRAIN_DEVICE, TRAIN_OBS
+# (ram, pixels or both), TRAIN_ROM and TRAIN_RAM_MAP for a cartridge of your own, as in: make train TRAIN_STEPS=20000
 # TRAIN_ENVS=4. Those that are not set are as below; some targets have values of their own.
 steps = 100000
 envs = 1
 episode_length = 500
 update_epochs = 4
 batch_size = 128
+learning_rate = 3e-3
 TRAIN_OUTPUT_DIR ?= training_runs
 TRAIN_DEVICE ?= auto
 TRAIN_GAME = \
@@ -24,6 +25,7 @@ TRAIN_GAME = \
   --episode-length $(or $(TRAIN_EPISODE_LENGTH),$(episode_length)) \
   --n-epochs $(or $(TRAIN_UPDATE_EPOCHS),$(update_epochs)) \
   --batch-size $(or $(TRAIN_BATCH_SIZE),$(batch_size)) \
+  --learning-rate $(or $(TRAIN_LEARNING_RATE),$(learning_rate)) \
   --run-dir "$(TRAIN_OUTPUT_DIR)" \
   --device $(TRAIN_DEVICE) \
   $(if $(TRAIN_OBS),--observation $(TRAIN_OBS)) \
@@ -63,6 +65,7 @@ train-20k: steps = 20000
 train-20k: envs = 2
 train-20k: episode_length = 750
 train-20k: update_epochs = 6
+train-20k: learning_rate = 2e-3
 train-20k: train ## the same, briefly: 20,000 steps of two environments
 
 train-parallel: envs = 4

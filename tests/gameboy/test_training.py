@@ -183,6 +183,7 @@ DEFAULTS = {
     "--episode-length": "500",
     "--n-epochs": "4",
     "--batch-size": "128",
+    "--learning-rate": "3e-3",
     "--run-dir": "training_runs",
     "--device": "auto",
 }
@@ -191,6 +192,7 @@ BRIEF = {
     "--n-envs": "2",
     "--episode-length": "750",
     "--n-epochs": "6",
+    "--learning-rate": "2e-3",
 }
 VARIABLES = {
     "TRAIN_STEPS": "--total-steps",
@@ -198,6 +200,7 @@ VARIABLES = {
     "TRAIN_EPISODE_LENGTH": "--episode-length",
     "TRAIN_UPDATE_EPOCHS": "--n-epochs",
     "TRAIN_BATCH_SIZE": "--batch-size",
+    "TRAIN_LEARNING_RATE": "--learning-rate",
     "TRAIN_OUTPUT_DIR": "--run-dir",
     "TRAIN_DEVICE": "--device",
     "TRAIN_OBS": "--observation",
