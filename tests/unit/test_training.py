@@ -36,6 +36,7 @@ from shoal.training.config import (  # noqa: E402
     RunConfig,
 )
 from shoal.training.loop import Progress  # noqa: E402
+from shoal.training.ppo import Training  # noqa: E402
 from shoal.training.settings import load_yaml  # noqa: E402
 
 SHORT: dict[str, Any] = {
@@ -93,6 +94,22 @@ def test_a_small_network_is_computed_by_one_thread(tmp_path: Path) -> None:
     assert seen
     assert all(set(found) == {1} for found in seen)
     assert num_threads() == before
+
+
+def test_a_network_begins_the_same_on_machines_of_any_number_of_cores() -> None:
+    def weights(num_threads: int) -> bytes:
+        torch.set_num_threads(num_threads)
+        try:
+            config = PPORun(envs=EnvConfig(env="CartPole-v1", n_envs=1, backend="serial"))
+            with Training(config, config.envs.env) as training:
+                return b"".join(
+                    one.detach().numpy().tobytes() for one in training.agent.parameters()
+                )
+        finally:
+            torch.set_num_threads(before)
+
+    before = torch.get_num_threads()
+    assert weights(1) == weights(2)
 
 
 def test_the_config_of_a_run_reproduces_it(tmp_path: Path) -> None:

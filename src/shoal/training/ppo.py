@@ -59,7 +59,7 @@ class Training:
     def _assemble(self, make_network: MakeNetwork | None) -> None:
         config, envs = self.config, self.envs
         self.troupe = troupe_of(envs, config.envs.policies, config.ppo.central_critic)
-        with seeded(config.run.seed):
+        with seeded(config.run.seed), _so_many_threads(1):  # more of them would round otherwise
             self.agent = agent_of(envs, self.troupe, config.network, make_network)
         self.device = device_for(config.run.device, self.agent)
         self.agent.to(self.device)
@@ -182,12 +182,18 @@ def seeded(seed: int) -> Iterator[None]:
 @contextmanager
 def threads(asked: int | None, agent: Agent | Company) -> Iterator[None]:
     """While PyTorch and NumPy use so many threads; None: one, where the network is small."""
-    before = torch.get_num_threads()
     if asked is None:
-        asked = 1 if _size(agent) <= _SMALL else before
-    torch.set_num_threads(asked)
+        asked = 1 if _size(agent) <= _SMALL else torch.get_num_threads()
+    with _so_many_threads(asked):
+        yield
+
+
+@contextmanager
+def _so_many_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
-        with threadpool_limits(asked, user_api="blas"):
+        with threadpool_limits(count, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(before)
