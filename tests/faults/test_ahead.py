@@ -72,6 +72,22 @@ def test_a_worker_takes_the_step_ahead_while_the_caller_is_elsewhere() -> None:
         assert [record.step for record in envs.call("record")] == [1, 1, 1, 1]
 
 
+def test_a_worker_gets_the_same_halves_again_and_again() -> None:
+    """Half of what it has is not halved once more, though it has nothing else to do."""
+    with make() as envs:
+        (seat,) = envs._pool.seats
+        envs.send(np.ones(NUM_ENVS, dtype=np.int64))
+        assert wait_until_idle(seat.worker)
+        assert len(envs.recv(min_envs=2).env_ids) == NUM_ENVS  # from here on it takes parts
+        envs.send(np.array([1, 1]), [0, 1])
+        assert seat.flight is not None
+        assert (seat.flight.sent, seat.ahead) == ([0, 1], None)
+        envs.send(np.array([1, 1]), [2, 3])
+        assert seat.ahead is not None
+        assert seat.ahead.sent == [2, 3]
+        assert envs.recv(min_envs=4).env_ids.tolist() == [0, 1, 2, 3]
+
+
 def test_a_worker_that_has_something_to_say_waits_to_be_heard() -> None:
     with make(infos="mixed") as envs:  # some of which have no column
         worker = send_one_after_another(envs)

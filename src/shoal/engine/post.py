@@ -210,9 +210,8 @@ class Post:
             pool.raise_troubles()
             if ready >= min_envs:
                 return
-            is_anyone_at_work = view.num_under_way > 0
             takes_long = has_listened and asks_all
-            own = self._own_with_steps() if takes_long or not is_anyone_at_work else []
+            own = self._own_with_steps() if takes_long or not view.num_under_way else []
             if own:
                 self._step_own(own, share, min_envs - ready)
                 continue
@@ -242,14 +241,13 @@ class Post:
             else:
                 view.num_under_way += len(flight.sent)
                 waits = waits or flight.recovery is not None
-            if ahead is None:
-                pass
-            elif flight.landed and seat.worker.is_idle():
-                view.num_done += len(ahead.sent)
-                view.is_urgent = True
-            else:
-                view.num_under_way += len(ahead.sent)
             view.any_waits |= waits
+            if ahead is not None:
+                if flight.landed and seat.worker.is_idle():
+                    view.num_done += len(ahead.sent)
+                    view.is_urgent = True
+                else:
+                    view.num_under_way += len(ahead.sent)
         return view
 
     def _own_with_steps(self) -> list[Seat]:
