@@ -9,8 +9,8 @@ ARGS ?=
 
 # What `make train` and its kin train with: TRAIN_STEPS TRAIN_ENVS TRAIN_EPISODE_LENGTH
 # TRAIN_UPDATE_EPOCHS TRAIN_BATCH_SIZE TRAIN_LEARNING_RATE TRAIN_OUTPUT_DIR TRAIN_DEVICE, TRAIN_OBS
-# (ram, pixels or both), TRAIN_ROM and TRAIN_RAM_MAP for a cartridge of your own, as in: make train TRAIN_STEPS=20000
-# TRAIN_ENVS=4. Those that are not set are as below; some targets have values of their own.
+# (ram, pixels or both), TRAIN_ROM and TRAIN_RAM_MAP for a cartridge of your own, as in: make train
+# TRAIN_STEPS=20000 TRAIN_ENVS=4. Those that are not set are as below; some targets have values of their own.
 steps = 100000
 envs = 1
 episode_length = 500

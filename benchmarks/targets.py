@@ -430,7 +430,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--from", dest="files", nargs="+", type=Path, metavar="FILE", help="records to read")
     said = "who `auto` and `serial` are compared with everywhere (default all of the quick ones)"
     add("--rivals", nargs="+", default=RIVALS, choices=RIVALS, metavar="NAME", help=said)
-    subjects = [*WORKLOADS, STARTS_ONLY]
+    subjects = list(dict.fromkeys(map(_subject, groups(False, 1.0))))
     said = f"what to measure, where a machine is lent for a while only: {', '.join(subjects)}"
     add("--only", nargs="+", default=subjects, choices=subjects, metavar="NAME", help=said)
     add("--repeats", type=int, default=3, help="rounds (default 3)")

@@ -449,6 +449,19 @@ def test_a_run_that_is_broken_off_leaves_what_it_has(
     assert len(Record.from_json(file.read_text()).outcomes) == 2
 
 
+def test_some_of_the_targets_are_measured_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(targets, "measure", lambda record, groups, *_, **__: seen.extend(groups))
+    assert targets.main(["--only", "pauses", "starts", "--out", str(tmp_path)]) == 0
+    kinds = {plan.name_of(job.env) if job.duration_s else "starts" for one in seen for job in one}
+    assert kinds == {"pauses", "starts"}
+    with pytest.raises(SystemExit):  # which another command measures
+        targets.main(["--only", "gameboy-4", "--out", str(tmp_path)])
+    assert "invalid choice: 'gameboy-4'" in capsys.readouterr().err
+
+
 def test_targets_are_read_from_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "record.json"
     file.write_text(RECORD.to_json())

@@ -59,7 +59,10 @@ class Training:
     def _assemble(self, make_network: MakeNetwork | None) -> None:
         config, envs = self.config, self.envs
         self.troupe = troupe_of(envs, config.envs.policies, config.ppo.central_critic)
-        with seeded(config.run.seed), _so_many_threads(1):  # more of them would round otherwise
+        with (
+            seeded(config.run.seed),
+            _so_many_threads(1),
+        ):  # with more, weights are rounded otherwise
             self.agent = agent_of(envs, self.troupe, config.network, make_network)
         self.device = device_for(config.run.device, self.agent)
         self.agent.to(self.device)
@@ -128,10 +131,10 @@ class Training:
         source = find_env(self.env, self.config.envs.env_kwargs)
         film(self.player(against="itself"), own_factory(source), path, seed=self.config.run.seed)
 
-    def evaluate(self, num_episodes: int, *, deterministic: bool | None = None) -> Evaluation:
-        """On an environment of its own; `deterministic` None: as the configuration says."""
+    def evaluate(self, num_episodes: int) -> Evaluation:
+        """On an environment of its own."""
         factory = find_env(self.env, self.config.envs.env_kwargs).factories[0]
-        player = self.player(self.config.output.eval_against, deterministic)
+        player = self.player(self.config.output.eval_against)
         most, seed = self.config.output.eval_max_steps, self.config.run.seed
         found = evaluate(player, factory, num_episodes, seed=seed, max_steps=most)
         if found.num_cut and not self._has_warned:
@@ -140,7 +143,10 @@ class Training:
         return found
 
     def player(self, against: str, deterministic: bool | None = None) -> Plays:
-        """What plays episodes with this agent; `against` whom, where agents take turns."""
+        """What plays episodes with this agent; `against` whom, where agents take turns.
+
+        `deterministic` None: as the configuration says of evaluations.
+        """
         if deterministic is None:
             deterministic = not self.config.output.eval_stochastic
         return player_of(
